@@ -1,0 +1,1 @@
+"""Routed rdu IR in, artifact out."""

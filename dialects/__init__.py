@@ -1,0 +1,1 @@
+"""The three levels of the compiler and what they share: one package per dialect."""

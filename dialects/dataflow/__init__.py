@@ -1,0 +1,1 @@
+"""The dataflow level: sections of stages joined by streams of tiles."""

@@ -1,0 +1,1 @@
+"""The device: an attribute in the module, read from a TOML file, and the cost formulas on it."""

@@ -1,0 +1,1 @@
+"""The tensor level: whole tensors, value semantics, static shapes."""

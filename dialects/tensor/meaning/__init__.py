@@ -1,0 +1,1 @@
+"""The NumPy meaning of each tensor op."""

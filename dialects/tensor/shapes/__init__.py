@@ -1,0 +1,1 @@
+"""Shape, tiling and flop rules of each tensor op, in plain Python."""

@@ -1,0 +1,1 @@
+"""Importers: a model file in, tensor IR out."""

@@ -1,0 +1,1 @@
+"""The ONNX importer and its op table."""

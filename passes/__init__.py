@@ -1,0 +1,1 @@
+"""The passes, one file each, and the pipelines made of them."""

@@ -1,0 +1,1 @@
+"""Facts about a program that passes ask for; nothing here changes IR."""

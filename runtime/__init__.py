@@ -1,0 +1,1 @@
+"""Runs the routed program of an artifact: numbers and cycles."""

@@ -1,0 +1,1 @@
+"""The command line tools and the checks of this repository."""

@@ -1,0 +1,31 @@
+"""Headrace: a compiler and runtime for reconfigurable dataflow units.
+
+Everything is loaded on first use, so `import headrace` costs nothing; `dir(headrace)` lists what there is.
+"""
+
+from importlib import import_module
+from typing import Any
+
+# name -> module that defines it. The modules of tools/api install beside this file, as headrace.<module>.
+_EXPORTS = {
+    "CompileError": "headrace.dialects.support.diagnostics",
+    "compile": "headrace.compiler",
+    "load": "headrace.compiler",
+    "Executable": "headrace.compiler",
+    "Runtime": "headrace.compiler",
+}
+
+__all__ = sorted(_EXPORTS)
+
+
+def __getattr__(name: str) -> Any:
+    """Load `name` from the module that defines it."""
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_EXPORTS[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_EXPORTS])

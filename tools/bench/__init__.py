@@ -1,0 +1,1 @@
+"""Benchmarks: speed of the compiler and of the runtime."""
