@@ -1,0 +1,1 @@
+"""What every level shares: diagnostics, locations, dtypes, address programs, weight stores."""
