@@ -1,0 +1,106 @@
+"""Finds the passes: each file of `passes/{tensor,convert,dataflow,rdu}` that holds the pass named like it.
+
+`passes/dataflow/cut_sections.py` with a class whose `name` is "cut-sections" is the pass cut-sections. Files of these
+folders that hold no pass start with an underscore. Nothing is imported until a pass is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
+
+from headrace.dialects.support.diagnostics import Collector, CompileError
+
+LEVELS = ("tensor", "convert", "dataflow", "rdu")
+Factory = Callable[[], type[ModulePass]]
+
+
+class Lazy:
+    """Imports a pass class when called."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+
+    def __call__(self) -> type[ModulePass]:
+        module = import_module(self.module)
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, ModulePass) and getattr(value, "name", "") == self.name:
+                return value
+        raise LookupError(f"{self.module} holds no pass named '{self.name}'")
+
+
+def passes_in(folder: Path, package: str) -> dict[str, Factory]:
+    """The passes of the files in one folder, by name, in alphabetical order."""
+    found: dict[str, Factory] = {}
+    for path in sorted(folder.glob("[!_]*.py")):
+        name = path.stem.replace("_", "-")
+        if re.search(rf"^    name\b.*= *[\"']{name}[\"']", path.read_text(encoding="utf-8"), re.M):
+            found[name] = Lazy(f"{package}.{path.stem}", name)
+    return found
+
+
+def available() -> dict[str, Factory]:
+    """All passes by name, level by level."""
+    root = Path(__file__).parents[1]
+    found: dict[str, Factory] = {}
+    for level in LEVELS:
+        found |= passes_in(root / level, f"headrace.passes.{level}")
+    return found
+
+
+def build(
+    text: str, passes: Mapping[str, Factory] | None = None, pipelines: Mapping[str, str] | None = None
+) -> tuple[ModulePass, ...]:
+    """The passes of a pipeline text such as `fold-constants,tile{max-bytes=65536}`; pipeline names are expanded.
+
+    Raises `CompileError` for text that does not parse, unknown names (with the nearest) and bad options, all at once.
+    """
+    passes = available() if passes is None else passes
+    pipelines = pipelines or {}
+    found = Collector()
+    built: list[ModulePass] = []
+    for spec in _expand(text, pipelines, ()):
+        if spec.name not in passes:
+            close = get_close_matches(spec.name, [*passes, *pipelines], 1, 0.5)
+            fix = f"did you mean '{close[0]}'?" if close else "--list-passes lists them"
+            found.add("unknown-pass", f"unknown pass '{spec.name}'", fix=fix)
+            continue
+        try:
+            built.append(passes[spec.name]().from_spec(spec))
+        except CompileError as error:
+            found.diagnostics.extend(error.diagnostics)
+        except ValueError as error:
+            found.add("bad-option", f"{spec.name}: {error}", fix=f"--help-pass {spec.name} lists the options")
+    found.raise_if_any()
+    return tuple(built)
+
+
+def _expand(text: str, pipelines: Mapping[str, str], inside: tuple[str, ...]) -> list[ArgSpec]:
+    specs: list[ArgSpec] = []
+    for spec in _parse(text):
+        if spec.name not in pipelines:
+            specs.append(spec)
+            continue
+        if spec.name in inside:
+            raise CompileError("bad-pipeline", f"pipeline '{spec.name}' contains itself")
+        if spec.parameters:
+            raise CompileError("bad-option", f"pipeline '{spec.name}' takes no options")
+        specs += _expand(pipelines[spec.name], pipelines, (*inside, spec.name))
+    return specs
+
+
+def _parse(text: str) -> list[ArgSpec]:
+    text = " ".join(text.split())
+    text = re.sub(r"\s*,\s*(?=[A-Za-z])(?![^{]*})", ",", text)  # blanks after the commas between passes
+    try:
+        return list(parse_pipeline(text))
+    except ArgSpecParseError as error:
+        raise CompileError("bad-pipeline", f"cannot read the pipeline '{text}'", why=str(error).strip()) from None
