@@ -1,0 +1,548 @@
+"""What a device is: plain numbers about one reconfigurable dataflow unit, read from a TOML file.
+
+A device file gives every number as `{ value = 32, unit = "lanes", source = "…" }`, or with `inferred = "why"` in place
+of `source`. A file that is all guesswork (a test device, a what-if) may say `basis = "inferred: why"` once at the top
+and use bare values; `base = "sn40l"` starts from a shipped device and changes only what the file names.
+
+Nothing here holds a hardware number, and nothing here imports NumPy or xDSL.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cache, cached_property
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args, get_type_hints
+
+from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
+
+if TYPE_CHECKING:
+    from headrace.dialects.machine.attributes import DeviceAttr
+
+UNIT_KINDS = ("pcu", "pmu", "agcu")
+"""Kinds of units that have sites on the mesh."""
+
+
+def number(unit: str, doc: str, *, low: float = 0, default: Any = MISSING) -> Any:
+    """A device field: its unit as a device file states it, what it means, and its least legal value."""
+    meta = {"unit": unit, "doc": doc, "low": low}
+    return field(metadata=meta) if default is MISSING else field(metadata=meta, default=default)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where the units sit. The mesh of switches is the unit grid and, on each side, one edge column of AGCUs:
+    x = 0 and x = columns + 1 are the edges, units are at 1 ≤ x ≤ columns, 0 ≤ y < rows."""
+
+    pattern: str = number("name", "'checkerboard': PCU where x + y is odd, else PMU; 'paired': one of each at a switch")
+    columns: int = number("switches", "columns of units", low=1)
+    rows: int = number("switches", "rows of units", low=1)
+    tile_columns: int = number("tiles", "tiles side by side; a tile is the smallest part a program can be given", low=1)
+    tile_rows: int = number("tiles", "tiles above each other", low=1)
+    dies: int = number("dies", "dies in the package, split along x", low=1)
+    agcu_edges: int = number("columns", "edge columns that hold AGCUs: 1 (left) or 2", low=1)
+    agcus_per_edge: int = number("units", "AGCUs in one edge column, spread evenly over the rows", low=1)
+
+
+@dataclass(frozen=True)
+class Pcu:
+    """Compute unit: header, body (lanes × stages of functional units), tail."""
+
+    lanes: int = number("lanes", "SIMD lanes, the elements of one vector word", low=1)
+    stages: int = number("stages", "pipeline stages of the body", low=1)
+    systolic: bool = number("flag", "the body can be an output-stationary systolic array (else SIMD outer products)")
+    inputs: int = number("vectors", "vector inputs", low=1)
+    outputs: int = number("vectors", "vector outputs", low=1)
+    fifo_depth: int = number("words", "vector words that an input FIFO holds", low=1)
+    registers: int = number("registers", "pipeline registers per lane and stage")
+    tail: tuple[str, ...] = number("functions", "functions that the tail computes; others are expanded in the body")
+    tail_rate: float = number("vectors/cycle", "vector words per cycle through the tail")
+    tail_latency: int = number("cycles", "pipeline depth of the tail")
+    expansion: tuple[tuple[str, int], ...] = number("body ops", "body ops of a function that the tail lacks")
+
+
+@dataclass(frozen=True)
+class Pmu:
+    """Memory unit: a banked scratchpad with its own address pipelines."""
+
+    bytes: int = number("B", "capacity", low=1)
+    banks: int = number("banks", "banks", low=1)
+    word_bytes: int = number("B", "bytes one bank delivers per cycle", low=1)
+    read_ports: int = number("ports", "vector words read per cycle", low=1)
+    write_ports: int = number("ports", "vector words written per cycle, beside the reads", low=1)
+    addresses: int = number("addresses/cycle", "scalar addresses the address pipeline produces per cycle", low=1)
+    latency: int = number("cycles", "from address to data", low=0)
+
+
+@dataclass(frozen=True)
+class Agcu:
+    """Address generation and coalescing unit: fabric ↔ off-chip memory."""
+
+    bytes_per_cycle: int = number("B/cycle", "bytes between fabric and off-chip memory per cycle, per AGCU", low=1)
+    latency: int = number("cycles", "cycles through the AGCU, memory latency apart", low=0)
+    outstanding: int = number("requests", "bursts in flight", low=1)
+    burst_bytes: int = number("B", "bytes of one off-chip burst", low=1)
+
+
+@dataclass(frozen=True)
+class Network:
+    """The vector network: a mesh of switches; a link is one direction between two neighbouring switches."""
+
+    link_bytes: int = number("B/cycle", "bytes of one vector word; a lane of a link moves one per cycle", low=1)
+    links: int = number("lanes", "lanes of a link: vector words per cycle between two switches, one direction", low=1)
+    hop_latency: int = number("cycles", "cycles per switch", low=1)
+    inject_latency: int = number("cycles", "cycles from a unit into its switch and back out, in total", low=0)
+    fifo_depth: int = number("words", "words that a switch buffers per input and virtual channel", low=1)
+    virtual_channels: int = number("channels", "virtual channels that share a link", low=1)
+    flow_ids: int = number("flows", "distinct flows that one link can carry", low=1)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """An off-chip memory."""
+
+    bytes: int = number("B", "capacity", low=1)
+    bandwidth: float = number("B/s", "peak", low=1)
+    efficiency: float = number("ratio", "achievable share of the peak for long bursts")
+    latency: float = number("s", "of one access")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Cost of one launch: Program Load → Argument Load → Execute."""
+
+    software: float = number("s", "orchestrated by the host")
+    hardware: float = number("s", "orchestrated by the AGCUs; 0 = the device cannot")
+    reconfigure: float = number("s", "the part of a launch that loads the program; saved when it is loaded already")
+
+
+@dataclass(frozen=True)
+class Sockets:
+    """Several devices in one node."""
+
+    count: int = number("sockets", "devices in a full node", low=1)
+    topology: str = number("name", "'none', 'torus', 'all-to-all'")
+    link_bandwidth: float = number("B/s", "one link, one direction")
+    links: int = number("links", "links of a device to its node", low=0)
+    latency: float = number("s", "of one message")
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """Rates of one element type. A native type has rates; another runs as `emulated_as`, exactly, `multiplier` times as
+    slowly."""
+
+    name: str
+    systolic: float = number("MAC/cycle/FU", "multiply-accumulates per cycle and functional unit", default=0.0)
+    simd: float = number("op/cycle/FU", "other ops per cycle and functional unit", default=0.0)
+    emulated_as: str = number("name", "native type that emulates this one; empty for a native type", default="")
+    multiplier: float = number("ratio", "cost of the emulation over its native type", default=1.0)
+
+
+class Basis(NamedTuple):
+    """Why a device file gives a number: `kind` 'source' (published; `text` says where) or 'inferred' (and how)."""
+
+    kind: str
+    text: str
+    unit: str
+
+
+class Site(NamedTuple):
+    """Coordinates of a unit on the mesh of switches."""
+
+    x: int
+    y: int
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device. Hashable, comparable, and the same as a dictionary (`to_dict`), a TOML file and `#machine.device`."""
+
+    name: str
+    clock: float = number("Hz", "of fabric and units", low=1)
+    grid: Grid = field()
+    pcu: Pcu = field()
+    pmu: Pmu = field()
+    agcu: Agcu = field()
+    network: Network = field()
+    ddr: Memory = field()
+    launch: Launch = field()
+    sockets: Sockets = field()
+    types: tuple[ElementType, ...] = field()
+    hbm: Memory | None = None
+
+    # Geometry.
+
+    @property
+    def mesh(self) -> tuple[int, int]:
+        """Columns and rows of the mesh of switches, edge columns included."""
+        return self.grid.columns + 2, self.grid.rows
+
+    @cached_property
+    def _sites(self) -> dict[str, tuple[Site, ...]]:
+        grid = self.grid
+        units = [Site(x, y) for y in range(grid.rows) for x in range(1, grid.columns + 1)]
+        paired = grid.pattern == "paired"
+        edges = (0, grid.columns + 1)[: grid.agcu_edges]
+        ports = [(2 * i + 1) * grid.rows // (2 * grid.agcus_per_edge) for i in range(grid.agcus_per_edge)]
+        return {
+            "pcu": tuple(s for s in units if paired or (s.x + s.y) % 2),
+            "pmu": tuple(s for s in units if paired or not (s.x + s.y) % 2),
+            "agcu": tuple(Site(x, y) for x in edges for y in ports),
+        }
+
+    def sites(self, kind: str) -> tuple[Site, ...]:
+        """Legal sites of the units of `kind` ('pcu', 'pmu' or 'agcu'), row by row (AGCUs: edge by edge)."""
+        return self._sites[kind]
+
+    def count(self, kind: str) -> int:
+        """How many units of `kind` the device has."""
+        return len(self._sites[kind])
+
+    # Rates.
+
+    @cached_property
+    def _types(self) -> dict[str, ElementType]:
+        return {t.name: t for t in self.types}
+
+    def type(self, dtype: str) -> ElementType:
+        """The entry of an element type; CompileError if the device file has none."""
+        found = self._types.get(dtype)
+        if found is None:
+            raise CompileError(
+                "unknown-element-type",
+                f"device '{self.name}' has no entry for element type '{dtype}'",
+                why=f"its file lists {', '.join(self._types)}",
+                fix=f"add [types.{dtype}] to the device file, or cast the program to another type",
+            )
+        return found
+
+    def is_native(self, dtype: str) -> bool:
+        """Whether the device computes in this element type itself."""
+        return not self.type(dtype).emulated_as
+
+    def systolic_rate(self, dtype: str) -> float:
+        """Multiply-accumulates per cycle and functional unit, emulation included."""
+        entry = self.type(dtype)
+        native = self.type(entry.emulated_as) if entry.emulated_as else entry
+        return native.systolic / entry.multiplier
+
+    def simd_rate(self, dtype: str) -> float:
+        """Other operations per cycle and functional unit, emulation included."""
+        entry = self.type(dtype)
+        native = self.type(entry.emulated_as) if entry.emulated_as else entry
+        return native.simd / entry.multiplier
+
+    def memory(self, name: str) -> Memory:
+        """The off-chip memory 'hbm' or 'ddr'; CompileError if the device has no such memory."""
+        found = {"hbm": self.hbm, "ddr": self.ddr}.get(name)
+        if found is None:
+            known = "hbm and ddr" if self.hbm else "ddr only"
+            raise CompileError("no-such-memory", f"device '{self.name}' has no memory '{name}'", why=f"it has {known}")
+        return found
+
+    # Other forms.
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain nested dictionary (strings, numbers, booleans, lists); `from_dict` is its inverse."""
+        return cast("dict[str, Any]", _plain(asdict(self)))
+
+    @staticmethod
+    def from_dict(table: Mapping[str, Any]) -> Device:
+        """The device of such a dictionary; CompileError `bad-device` lists everything that is missing or wrong."""
+        found = Collector()
+        device = _build(Device, table, "", found, str(table.get("name", "device")))
+        found.raise_if_any()
+        checked = cast(Device, device)
+        _check(checked, found)
+        found.raise_if_any()
+        return checked
+
+    def to_attr(self) -> DeviceAttr:
+        """The device as an IR attribute."""
+        from headrace.dialects.machine.attributes import DeviceAttr
+
+        return DeviceAttr(self)
+
+    @staticmethod
+    def from_attr(attr: DeviceAttr) -> Device:
+        """The device of an IR attribute."""
+        return attr.data
+
+    def with_values(self, **values: Any) -> Device:
+        """A changed copy, `path=value` with dots written as double underscores: `with_values(pmu__bytes=1 << 20)`."""
+        changed = self
+        for path, value in values.items():
+            *heads, last = path.split("__")
+            if not heads:
+                changed = replace(changed, **{last: value})
+                continue
+            part = getattr(changed, heads[0])
+            changed = replace(changed, **{heads[0]: replace(part, **{last: value})})
+        return Device.from_dict(changed.to_dict())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {k: _plain(v) for k, v in items if v is not None}
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in cast("list[Any]", value)]
+    return value
+
+
+def _leaf(spec: Field[Any], hint: Any, value: Any, path: str, found: Collector, name: str) -> Any:
+    """`value` as the field's type, or a diagnostic."""
+
+    def bad(expected: str) -> None:
+        found.add("bad-device", f"device '{name}': {path} = {value!r} is not {expected}", why=spec.metadata["doc"])
+
+    unit = spec.metadata["unit"]
+    if hint is bool:
+        return value if isinstance(value, bool) else bad("true or false")
+    if hint is str:
+        return value if isinstance(value, str) else bad("a string")
+    if hint in (int, float):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return bad(f"a number ({unit})")
+        if not spec.metadata["low"] <= value < float("inf"):  # refuses NaN too
+            return bad(f"at least {spec.metadata['low']} {unit}")
+        return hint(value) if hint(value) == value else bad(f"a whole number ({unit})")
+    if path.endswith("tail"):
+        listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in cast("list[Any]", value))
+        return tuple(cast("list[str]", value)) if listed else bad("a list of names")
+    pairs = list(cast("Mapping[str, Any]", value).items()) if isinstance(value, Mapping) else value
+    try:
+        return tuple((str(k), int(v)) for k, v in cast("list[Any]", pairs))
+    except (TypeError, ValueError):
+        return bad("a table of function = body ops")
+
+
+def _build_types(listed: Any, found: Collector, name: str) -> tuple[ElementType, ...]:
+    """Element types from a list of rows or from a table by name, in the order of their names."""
+    if isinstance(listed, Mapping):
+        named = cast("Mapping[str, Any]", listed).items()
+        listed = [{"name": k, **cast("dict[str, Any]", v)} if isinstance(v, Mapping) else v for k, v in named]
+    if not isinstance(listed, (list, tuple)):
+        found.add("bad-device", f"device '{name}': types = {listed!r} is not a table of element types")
+        return ()
+    rows = list(cast("list[Any]", listed))
+    built = [_build(ElementType, row, f"types.{_row_name(row)}.", found, name) for row in rows]
+    types = tuple(sorted((t for t in built if t), key=lambda t: t.name))
+    if len({t.name for t in types}) != len(types):
+        found.add("bad-device", f"device '{name}': an element type is listed twice")
+    return types
+
+
+def _row_name(row: Any) -> str:
+    return str(cast("Mapping[str, Any]", row).get("name", "?")) if isinstance(row, Mapping) else "?"
+
+
+def _build(cls: type[Any], table: Any, path: str, found: Collector, name: str) -> Any:
+    """An instance of the dataclass from a nested dictionary; problems go to `found` and the answer is then None."""
+    if not isinstance(table, Mapping):
+        found.add("bad-device", f"device '{name}': [{path}] is {table!r}, not a table")
+        return None
+    entries = cast("Mapping[str, Any]", table)
+    before = len(found.diagnostics)
+    specs, hints = {f.name: f for f in fields(cls)}, get_type_hints(cls)
+    for key in entries:
+        if key not in specs:
+            found.add(
+                "bad-device", f"device '{name}': unknown key '{path}{key}'", fix=nearest(key, specs), location=name
+            )
+    values: dict[str, Any] = {}
+    for key, spec in specs.items():
+        hint = hints[key]
+        inner = next((t for t in get_args(hint) if is_dataclass(t)), hint)
+        if key not in entries:
+            if spec.default is MISSING:
+                doc = spec.metadata.get("doc", f"the table [{key}]")
+                unit = spec.metadata.get("unit", "")
+                found.add("bad-device", f"device '{name}': missing {path}{key}", why=f"{doc} ({unit})" if unit else doc)
+        elif key == "name":
+            values[key] = str(entries[key])
+        elif key == "types" and cls is Device:
+            values[key] = _build_types(entries[key], found, name)
+        elif is_dataclass(inner):
+            values[key] = _build(cast("type[Any]", inner), entries[key], f"{path}{key}.", found, name)
+        else:
+            values[key] = _leaf(spec, hint, entries[key], f"{path}{key}", found, name)
+    return cls(**values) if len(found.diagnostics) == before else None
+
+
+def _check(device: Device, found: Collector) -> None:
+    """Rules between the numbers of a device."""
+
+    def need(holds: bool, what: str, why: str = "") -> None:
+        if not holds:
+            found.add("bad-device", f"device '{device.name}': {what}", why=why)
+
+    grid, patterns = device.grid, ("checkerboard", "paired")
+    need(grid.pattern in patterns, f"grid.pattern '{grid.pattern}' is unknown", f"known: {', '.join(patterns)}")
+    for dim, parts in (("columns", grid.tile_columns), ("rows", grid.tile_rows), ("columns", grid.dies)):
+        need(getattr(grid, dim) % parts == 0, f"grid.{dim} = {getattr(grid, dim)} does not divide into {parts} parts")
+    need(grid.agcu_edges <= 2, f"grid.agcu_edges = {grid.agcu_edges}; the mesh has two edge columns")
+    need(grid.agcus_per_edge <= grid.rows, f"grid.agcus_per_edge = {grid.agcus_per_edge} in {grid.rows} rows")
+    need(device.pmu.bytes % device.pmu.banks == 0, "pmu.bytes does not divide into pmu.banks")
+    for memory in filter(None, (device.hbm, device.ddr)):
+        need(0 < memory.efficiency <= 1, f"efficiency {memory.efficiency} is not in (0, 1]")
+    need(device.pcu.tail_rate > 0 or not device.pcu.tail, "pcu.tail names functions and pcu.tail_rate is 0")
+    known = {t.name: t for t in device.types}
+    for entry in device.types:
+        if entry.emulated_as:
+            native = known.get(entry.emulated_as)
+            is_native = native is not None and not native.emulated_as
+            need(is_native, f"types.{entry.name} is emulated as '{entry.emulated_as}', not a native type of the device")
+            need(entry.multiplier > 0, f"types.{entry.name}.multiplier must be positive")
+        else:
+            need(entry.systolic > 0 and entry.simd > 0, f"types.{entry.name} is native and has no rates")
+
+
+# Device files.
+
+
+def device_names() -> tuple[str, ...]:
+    """Names of the devices that ship with Headrace."""
+    folder = resources.files("headrace.dialects.machine") / "devices"
+    return tuple(sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")))
+
+
+def _read(name_or_path: str | Path) -> tuple[str, dict[str, Any]]:
+    """Name and raw table of a shipped device or of a user's file."""
+    text = str(name_or_path)
+    is_path = isinstance(name_or_path, Path) or text.endswith(".toml") or "/" in text
+    if not is_path and text not in device_names():
+        names = device_names()
+        raise CompileError(
+            "unknown-device",
+            f"there is no device '{text}'",
+            why=f"known devices: {', '.join(names)}",
+            fix=f"{hint}; or give a path to a .toml file" if "did" in (hint := nearest(text, names)) else
+            "give one of them, or a path to a .toml file",
+        )  # fmt: skip
+    try:
+        if is_path:
+            data = Path(text).read_bytes()
+        else:
+            data = (resources.files("headrace.dialects.machine") / "devices" / f"{text}.toml").read_bytes()
+        return Path(text).stem if is_path else text, tomllib.loads(data.decode())
+    except OSError as error:
+        raise CompileError(
+            "unknown-device",
+            f"device file '{text}' cannot be read: {error.strerror}",
+            fix=f"give a readable .toml file or one of {', '.join(device_names())}",
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CompileError("bad-device", f"device file '{text}' is not TOML: {error}", location=text) from error
+
+
+_ENTRY = {"value", "unit", "source", "inferred"}
+_NO_TABLE = {"expansion"}
+
+
+def _strip(
+    table: Mapping[str, Any], path: str, default: Basis | None, basis: dict[str, Basis], found: Collector, where: str
+) -> dict[str, Any]:
+    """The table with each `{value, unit, source | inferred}` replaced by its value; bases go to `basis`."""
+    out: dict[str, Any] = {}
+    for key, entry in table.items():
+        here = f"{path}{key}"
+        if isinstance(entry, Mapping) and "value" not in entry and key not in _NO_TABLE:
+            out[key] = _strip(cast("Mapping[str, Any]", entry), f"{here}.", default, basis, found, where)
+            continue
+        if not isinstance(entry, Mapping) or "value" not in entry:
+            out[key] = entry
+            if default is None:
+                found.add(
+                    "bad-device",
+                    f"{here} = {entry!r} has no basis",
+                    why="each number of a device has its source or is marked as inferred",
+                    fix=f'{here} = {{ value = …, unit = "…", source = "…" }}, or basis = "inferred: …" at the top',
+                    location=where,
+                )
+            else:
+                basis[here] = default
+            continue
+        given = cast("Mapping[str, Any]", entry)
+        out[key] = given["value"]
+        kinds = [k for k in ("source", "inferred") if given.get(k)]
+        if len(kinds) != 1 or set(given) - _ENTRY:
+            extra = ", ".join(sorted(set(given) - _ENTRY))
+            found.add(
+                "bad-device",
+                f"{here} needs exactly one of source and inferred" + (f" (and does not know {extra})" if extra else ""),
+                location=where,
+            )
+            continue
+        basis[here] = Basis(kinds[0], str(given[kinds[0]]), str(given.get("unit", "")))
+    return out
+
+
+def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict) and key not in _NO_TABLE
+        merged[key] = _merge(cast("dict[str, Any]", old), cast("dict[str, Any]", value)) if both else value
+    return merged
+
+
+def _units(cls: type[Any], path: str = "") -> dict[str, str]:
+    """Unit of every number, by dotted path; `types.*` stands for each element type."""
+    units: dict[str, str] = {}
+    hints = get_type_hints(cls)
+    for spec in fields(cls):
+        inner = next((t for t in get_args(hints[spec.name]) if is_dataclass(t)), hints[spec.name])
+        if is_dataclass(inner):
+            star = ".*" if spec.name == "types" else ""
+            units |= _units(cast("type[Any]", inner), f"{path}{spec.name}{star}.")
+        elif "unit" in spec.metadata:
+            units[f"{path}{spec.name}"] = spec.metadata["unit"]
+    return units
+
+
+def _load(name_or_path: str | Path) -> tuple[dict[str, Any], dict[str, Basis]]:
+    name, raw = _read(name_or_path)
+    where = str(name_or_path)
+    found = Collector()
+    base, bases = {}, dict[str, Basis]()
+    if "base" in raw:
+        base, bases = _load(str(raw.pop("base")))
+    default = None
+    if "basis" in raw:
+        kind, _, text = str(raw.pop("basis")).partition(":")
+        if kind not in ("source", "inferred") or not text.strip():
+            found.add("bad-device", 'basis must read "inferred: why" or "source: where"', location=where)
+        default = Basis(kind, text.strip(), "")
+    name = str(raw.pop("name", name))
+    table = _strip(raw, "", default, bases, found, where)
+    units = _units(Device)
+    for path, basis in bases.items():
+        parts = path.split(".")
+        expected = units.get(f"types.*.{parts[-1]}" if parts[0] == "types" else path, "")
+        if basis.unit and expected and basis.unit != expected:
+            found.add("bad-device", f"{path} is in '{basis.unit}'", fix=f"give it in '{expected}'", location=where)
+    found.raise_if_any()
+    return {**_merge(base, table), "name": name}, bases
+
+
+def load_device(name_or_path: str | Path) -> Device:
+    """The shipped device of that name (`device_names`), or the device of a TOML file (a path, or a name with `.toml`).
+
+    CompileError `unknown-device` (with the nearest known name) or `bad-device` (all offending keys at once).
+    """
+    return _cached(name_or_path) if str(name_or_path) in device_names() else Device.from_dict(_load(name_or_path)[0])
+
+
+@cache
+def _cached(name: str) -> Device:
+    return Device.from_dict(_load(name)[0])
+
+
+def device_bases(name_or_path: str | Path) -> dict[str, Basis]:
+    """For every number of a device file, by dotted path, its source or why it is inferred."""
+    return dict(_load(name_or_path)[1])
