@@ -63,10 +63,12 @@ class Tiling:
 Infer = Callable[[Attrs, Sequence[TT]], "TT | tuple[TT, ...]"]
 Tile = Callable[[Attrs, Sequence[TT], Sequence[TT]], Tiling]
 Work = Callable[[Attrs, Sequence[TT], Sequence[TT]], int]
+Adapt = Callable[[Attrs, Sequence[TT], Sequence[TT], Sequence[TT], Sequence[TT]], Attrs]
 
 _infer: dict[str, Infer] = {}
 _tiling: dict[str, Tile] = {}
 _flops: dict[str, Work] = {}
+_adapt: dict[str, Adapt] = {}
 _loaded = False
 
 
@@ -103,6 +105,16 @@ def counts_flops(*names: str) -> Callable[[Work], Work]:
 
     def register(rule: Work) -> Work:
         _flops.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
+def adapts(*names: str) -> Callable[[Adapt], Adapt]:
+    """Register the rule that gives the attributes of ops on a block (those that hold sizes)."""
+
+    def register(rule: Adapt) -> Adapt:
+        _adapt.update(dict.fromkeys(names, rule))
         return rule
 
     return register
@@ -146,3 +158,18 @@ def flops(name: str, attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]
     _load()
     rule = _flops.get(name)
     return rule(attrs, operands, results) if rule else sum(t.elements for t in results)
+
+
+def block_attrs(
+    name: str,
+    attrs: Attrs,
+    operands: Sequence[TT],
+    results: Sequence[TT],
+    block_operands: Sequence[TT],
+    block_results: Sequence[TT],
+) -> Attrs:
+    """Attributes of the same op on blocks cut as `tiling` says: those of `operands` and `results` are whole, those of
+    `block_*` the block. Most ops keep theirs; a reshape, a broadcast, a slice and an iota hold sizes."""
+    _load()
+    rule = _adapt.get(name)
+    return rule(attrs, operands, results, block_operands, block_results) if rule else attrs
