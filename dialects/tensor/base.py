@@ -15,8 +15,10 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnknownLoc,
 )
+from xdsl.interfaces import HasCanonicalizationPatternsInterface
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import AnyAttr, IRDLOperation
+from xdsl.pattern_rewriter import RewritePattern
 from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.support import dtypes
@@ -89,13 +91,20 @@ def from_attribute(attribute: Attribute) -> Any:
             return attribute
 
 
-class TensorOp(IRDLOperation):
+class TensorOp(IRDLOperation, HasCanonicalizationPatternsInterface):
     """An op on whole tensors with value semantics. Result types follow from operands and attributes by one rule
     (`shapes.infer`), which the verifier holds the written types against."""
 
     def attrs(self) -> dict[str, Any]:
         """Properties as plain Python values, defaults filled in."""
         return attributes_of(self)
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        """The patterns registered for the op in `canonicalization`."""
+        from headrace.dialects.tensor import canonicalization
+
+        return canonicalization.patterns(cls.name)
 
     def verify_(self) -> None:
         try:

@@ -11,6 +11,7 @@ import numpy as np
 
 FAMILIES = ("elementwise", "contraction", "reduction", "movement", "indexing", "composite")
 Array = np.ndarray[Any, np.dtype[Any]]
+Attrs = Mapping[str, Any]
 Meaning = Callable[..., "Array | tuple[Array, ...]"]
 
 _meaning: dict[str, Meaning] = {}
@@ -27,7 +28,7 @@ def means(*names: str) -> Callable[[Meaning], Meaning]:
     return register
 
 
-def evaluate(name: str, attrs: Mapping[str, Any], *arrays: Array) -> tuple[Array, ...]:
+def evaluate(name: str, attrs: Attrs, *arrays: Array) -> tuple[Array, ...]:
     """The results of one op on arrays. Never modifies its arguments; results may be views of them."""
     global _loaded
     if not _loaded:

@@ -1,0 +1,28 @@
+"""Canonicalization patterns of the tensor ops: rewrites at one level that terminate and never undo a pass.
+
+`patterns("tensor.add")` gives those registered for an op by `@canonicalizes("tensor.add", …)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.pattern_rewriter import RewritePattern
+
+_patterns: dict[str, list[RewritePattern]] = {}
+
+
+def canonicalizes(*names: str) -> Callable[[type[RewritePattern]], type[RewritePattern]]:
+    """Register a pattern class for ops: the driver tries it on those ops only."""
+
+    def register(cls: type[RewritePattern]) -> type[RewritePattern]:
+        for name in names:
+            _patterns.setdefault(name, []).append(cls())
+        return cls
+
+    return register
+
+
+def patterns(name: str) -> tuple[RewritePattern, ...]:
+    """The patterns registered for the op `name`."""
+    return tuple(_patterns.get(name, ()))
