@@ -14,8 +14,8 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from headrace.dialects.machine.device import Device, load_device
-from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.machine.device import Device, device_names, load_device
+from headrace.dialects.support.diagnostics import CompileError, nearest
 
 DEVICE_ATTRIBUTE = "machine.device"
 """Name of the module attribute that holds the device."""
@@ -56,6 +56,13 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def _shipped(name: str) -> Device:
+    """A shipped device only: parsing a module never reads a path that the module names."""
+    if name not in device_names():
+        raise CompileError("unknown-device", f"there is no device '{name}'", fix=nearest(name, device_names()))
+    return load_device(name)
+
+
 @irdl_attr_definition
 class DeviceAttr(Data[Device]):
     """A device, all of it.
@@ -74,9 +81,10 @@ class DeviceAttr(Data[Device]):
             name = parser.parse_str_literal()
             table = _parse_value(parser) if parser.parse_optional_punctuation(",") else None
             try:
-                return load_device(name) if table is None else Device.from_dict({"name": name, **table})
+                device = _shipped(name) if table is None else Device.from_dict({"name": name, **table})
             except CompileError as error:
                 parser.raise_error(str(error), at)
+            return device
 
     def print_parameter(self, printer: Printer) -> None:
         table = self.data.to_dict()

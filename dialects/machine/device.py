@@ -11,12 +11,24 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast, get_args, get_type_hints
 
+from headrace.dialects.machine.parts import (
+    Agcu,
+    ElementType,
+    Grid,
+    Launch,
+    Memory,
+    Network,
+    Pcu,
+    Pmu,
+    Quantity,
+    Sockets,
+)
 from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
 
 if TYPE_CHECKING:
@@ -24,122 +36,6 @@ if TYPE_CHECKING:
 
 UNIT_KINDS = ("pcu", "pmu", "agcu")
 """Kinds of units that have sites on the mesh."""
-
-
-def number(unit: str, doc: str, *, low: float = 0, default: Any = MISSING) -> Any:
-    """A device field: its unit as a device file states it, what it means, and its least legal value."""
-    meta = {"unit": unit, "doc": doc, "low": low}
-    return field(metadata=meta) if default is MISSING else field(metadata=meta, default=default)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Where the units sit. The mesh of switches is the unit grid and, on each side, one edge column of AGCUs:
-    x = 0 and x = columns + 1 are the edges, units are at 1 ≤ x ≤ columns, 0 ≤ y < rows."""
-
-    pattern: str = number("name", "'checkerboard': PCU where x + y is odd, else PMU; 'paired': one of each at a switch")
-    columns: int = number("switches", "columns of units", low=1)
-    rows: int = number("switches", "rows of units", low=1)
-    tile_columns: int = number("tiles", "tiles side by side; a tile is the smallest part a program can be given", low=1)
-    tile_rows: int = number("tiles", "tiles above each other", low=1)
-    dies: int = number("dies", "dies in the package, split along x", low=1)
-    agcu_edges: int = number("columns", "edge columns that hold AGCUs: 1 (left) or 2", low=1)
-    agcus_per_edge: int = number("units", "AGCUs in one edge column, spread evenly over the rows", low=1)
-
-
-@dataclass(frozen=True)
-class Pcu:
-    """Compute unit: header, body (lanes × stages of functional units), tail."""
-
-    lanes: int = number("lanes", "SIMD lanes, the elements of one vector word", low=1)
-    stages: int = number("stages", "pipeline stages of the body", low=1)
-    systolic: bool = number("flag", "the body can be an output-stationary systolic array (else SIMD outer products)")
-    inputs: int = number("vectors", "vector inputs", low=1)
-    outputs: int = number("vectors", "vector outputs", low=1)
-    fifo_depth: int = number("words", "vector words that an input FIFO holds", low=1)
-    registers: int = number("registers", "pipeline registers per lane and stage")
-    tail: tuple[str, ...] = number("functions", "functions that the tail computes; others are expanded in the body")
-    tail_rate: float = number("vectors/cycle", "vector words per cycle through the tail")
-    tail_latency: int = number("cycles", "pipeline depth of the tail")
-    expansion: tuple[tuple[str, int], ...] = number("body ops", "body ops of a function that the tail lacks")
-
-
-@dataclass(frozen=True)
-class Pmu:
-    """Memory unit: a banked scratchpad with its own address pipelines."""
-
-    bytes: int = number("B", "capacity", low=1)
-    banks: int = number("banks", "banks", low=1)
-    word_bytes: int = number("B", "bytes one bank delivers per cycle", low=1)
-    read_ports: int = number("ports", "vector words read per cycle", low=1)
-    write_ports: int = number("ports", "vector words written per cycle, beside the reads", low=1)
-    addresses: int = number("addresses/cycle", "scalar addresses the address pipeline produces per cycle", low=1)
-    latency: int = number("cycles", "from address to data", low=0)
-
-
-@dataclass(frozen=True)
-class Agcu:
-    """Address generation and coalescing unit: fabric ↔ off-chip memory."""
-
-    bytes_per_cycle: int = number("B/cycle", "bytes between fabric and off-chip memory per cycle, per AGCU", low=1)
-    latency: int = number("cycles", "cycles through the AGCU, memory latency apart", low=0)
-    outstanding: int = number("requests", "bursts in flight", low=1)
-    burst_bytes: int = number("B", "bytes of one off-chip burst", low=1)
-
-
-@dataclass(frozen=True)
-class Network:
-    """The vector network: a mesh of switches; a link is one direction between two neighbouring switches."""
-
-    link_bytes: int = number("B/cycle", "bytes of one vector word; a lane of a link moves one per cycle", low=1)
-    links: int = number("lanes", "lanes of a link: vector words per cycle between two switches, one direction", low=1)
-    hop_latency: int = number("cycles", "cycles per switch", low=1)
-    inject_latency: int = number("cycles", "cycles from a unit into its switch and back out, in total", low=0)
-    fifo_depth: int = number("words", "words that a switch buffers per input and virtual channel", low=1)
-    virtual_channels: int = number("channels", "virtual channels that share a link", low=1)
-    flow_ids: int = number("flows", "distinct flows that one link can carry", low=1)
-
-
-@dataclass(frozen=True)
-class Memory:
-    """An off-chip memory."""
-
-    bytes: int = number("B", "capacity", low=1)
-    bandwidth: float = number("B/s", "peak", low=1)
-    efficiency: float = number("ratio", "achievable share of the peak for long bursts")
-    latency: float = number("s", "of one access")
-
-
-@dataclass(frozen=True)
-class Launch:
-    """Cost of one launch: Program Load → Argument Load → Execute."""
-
-    software: float = number("s", "orchestrated by the host")
-    hardware: float = number("s", "orchestrated by the AGCUs; 0 = the device cannot")
-    reconfigure: float = number("s", "the part of a launch that loads the program; saved when it is loaded already")
-
-
-@dataclass(frozen=True)
-class Sockets:
-    """Several devices in one node."""
-
-    count: int = number("sockets", "devices in a full node", low=1)
-    topology: str = number("name", "'none', 'torus', 'all-to-all'")
-    link_bandwidth: float = number("B/s", "one link, one direction")
-    links: int = number("links", "links of a device to its node", low=0)
-    latency: float = number("s", "of one message")
-
-
-@dataclass(frozen=True)
-class ElementType:
-    """Rates of one element type. A native type has rates; another runs as `emulated_as`, exactly, `multiplier` times as
-    slowly."""
-
-    name: str
-    systolic: float = number("MAC/cycle/FU", "multiply-accumulates per cycle and functional unit", default=0.0)
-    simd: float = number("op/cycle/FU", "other ops per cycle and functional unit", default=0.0)
-    emulated_as: str = number("name", "native type that emulates this one; empty for a native type", default="")
-    multiplier: float = number("ratio", "cost of the emulation over its native type", default=1.0)
 
 
 class Basis(NamedTuple):
@@ -162,16 +58,16 @@ class Device:
     """One device. Hashable, comparable, and the same as a dictionary (`to_dict`), a TOML file and `#machine.device`."""
 
     name: str
-    clock: float = number("Hz", "of fabric and units", low=1)
-    grid: Grid = field()
-    pcu: Pcu = field()
-    pmu: Pmu = field()
-    agcu: Agcu = field()
-    network: Network = field()
-    ddr: Memory = field()
-    launch: Launch = field()
-    sockets: Sockets = field()
-    types: tuple[ElementType, ...] = field()
+    clock: Annotated[float, Quantity("Hz", "of fabric and units", low=1)]
+    grid: Grid
+    pcu: Pcu
+    pmu: Pmu
+    agcu: Agcu
+    network: Network
+    ddr: Memory
+    launch: Launch
+    sockets: Sockets
+    types: tuple[ElementType, ...]
     hbm: Memory | None = None
 
     # Geometry.
@@ -294,24 +190,47 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _leaf(spec: Field[Any], hint: Any, value: Any, path: str, found: Collector, name: str) -> Any:
+class _Spec(NamedTuple):
+    """One field of a part: its plain type, its quantity or the part it holds, and whether it must be given."""
+
+    key: str
+    type: Any
+    quantity: Quantity | None
+    part: type[Any] | None
+    required: bool
+
+
+@cache
+def _specs(cls: type[Any]) -> tuple[_Spec, ...]:
+    hints = get_type_hints(cls, include_extras=True)
+    out: list[_Spec] = []
+    for entry in fields(cls):
+        hint = hints[entry.name]
+        arguments: tuple[Any, ...] = get_args(hint)
+        quantity = next((a for a in arguments if isinstance(a, Quantity)), None)
+        part = next((cast("type[Any]", a) for a in (hint, *arguments) if is_dataclass(a)), None)
+        out.append(_Spec(entry.name, arguments[0] if quantity else hint, quantity, part, entry.default is MISSING))
+    return tuple(out)
+
+
+def _leaf(spec: _Spec, value: Any, path: str, found: Collector, name: str) -> Any:
     """`value` as the field's type, or a diagnostic."""
+    unit, doc, low = spec.quantity or Quantity("", "")
 
     def bad(expected: str) -> None:
-        found.add("bad-device", f"device '{name}': {path} = {value!r} is not {expected}", why=spec.metadata["doc"])
+        found.add("bad-device", f"device '{name}': {path} = {value!r} is not {expected}", why=doc)
 
-    unit = spec.metadata["unit"]
-    if hint is bool:
+    if spec.type is bool:
         return value if isinstance(value, bool) else bad("true or false")
-    if hint is str:
+    if spec.type is str:
         return value if isinstance(value, str) else bad("a string")
-    if hint in (int, float):
+    if spec.type in (int, float):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return bad(f"a number ({unit})")
-        if not spec.metadata["low"] <= value < float("inf"):  # refuses NaN too
-            return bad(f"at least {spec.metadata['low']} {unit}")
-        return hint(value) if hint(value) == value else bad(f"a whole number ({unit})")
-    if path.endswith("tail"):
+        if not low <= value < float("inf"):  # refuses NaN too
+            return bad(f"at least {low} {unit}")
+        return spec.type(value) if spec.type(value) == value else bad(f"a whole number ({unit})")
+    if spec.type == tuple[str, ...]:
         listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in cast("list[Any]", value))
         return tuple(cast("list[str]", value)) if listed else bad("a list of names")
     pairs = list(cast("Mapping[str, Any]", value).items()) if isinstance(value, Mapping) else value
@@ -348,29 +267,24 @@ def _build(cls: type[Any], table: Any, path: str, found: Collector, name: str) -
         return None
     entries = cast("Mapping[str, Any]", table)
     before = len(found.diagnostics)
-    specs, hints = {f.name: f for f in fields(cls)}, get_type_hints(cls)
+    specs = {spec.key: spec for spec in _specs(cls)}
     for key in entries:
         if key not in specs:
-            found.add(
-                "bad-device", f"device '{name}': unknown key '{path}{key}'", fix=nearest(key, specs), location=name
-            )
+            found.add("bad-device", f"device '{name}': unknown key '{path}{key}'", fix=nearest(key, specs))
     values: dict[str, Any] = {}
     for key, spec in specs.items():
-        hint = hints[key]
-        inner = next((t for t in get_args(hint) if is_dataclass(t)), hint)
         if key not in entries:
-            if spec.default is MISSING:
-                doc = spec.metadata.get("doc", f"the table [{key}]")
-                unit = spec.metadata.get("unit", "")
-                found.add("bad-device", f"device '{name}': missing {path}{key}", why=f"{doc} ({unit})" if unit else doc)
+            if spec.required:
+                why = f"{spec.quantity.doc} ({spec.quantity.unit})" if spec.quantity else f"the table [{key}]"
+                found.add("bad-device", f"device '{name}': missing {path}{key}", why=why)
         elif key == "name":
             values[key] = str(entries[key])
-        elif key == "types" and cls is Device:
+        elif spec.part is ElementType:
             values[key] = _build_types(entries[key], found, name)
-        elif is_dataclass(inner):
-            values[key] = _build(cast("type[Any]", inner), entries[key], f"{path}{key}.", found, name)
+        elif spec.part:
+            values[key] = _build(spec.part, entries[key], f"{path}{key}.", found, name)
         else:
-            values[key] = _leaf(spec, hint, entries[key], f"{path}{key}", found, name)
+            values[key] = _leaf(spec, entries[key], f"{path}{key}", found, name)
     return cls(**values) if len(found.diagnostics) == before else None
 
 
@@ -494,14 +408,12 @@ def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def _units(cls: type[Any], path: str = "") -> dict[str, str]:
     """Unit of every number, by dotted path; `types.*` stands for each element type."""
     units: dict[str, str] = {}
-    hints = get_type_hints(cls)
-    for spec in fields(cls):
-        inner = next((t for t in get_args(hints[spec.name]) if is_dataclass(t)), hints[spec.name])
-        if is_dataclass(inner):
-            star = ".*" if spec.name == "types" else ""
-            units |= _units(cast("type[Any]", inner), f"{path}{spec.name}{star}.")
-        elif "unit" in spec.metadata:
-            units[f"{path}{spec.name}"] = spec.metadata["unit"]
+    for spec in _specs(cls):
+        if spec.part:
+            star = ".*" if spec.part is ElementType else ""
+            units |= _units(spec.part, f"{path}{spec.key}{star}.")
+        elif spec.quantity:
+            units[f"{path}{spec.key}"] = spec.quantity.unit
     return units
 
 
