@@ -28,6 +28,7 @@ from xdsl.parser import Parser
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
+from xdsl.utils.lexer import Span
 
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError, nearest
@@ -45,7 +46,7 @@ DIALECTS = {
     "machine": "headrace.dialects.machine:Machine",
 }
 SPLIT = re.compile(r"^// -----[^\n]*\n?", re.M)
-EXPECTED = re.compile(r"//.*?expected-(error|warning|note)(-re)?(?:@([+-]\d+|above|below|\*))?\s*\{\{(.*?)\}\}")
+EXPECTED = re.compile(r"//.*?expected-(error|warning|note)(-re)?(?:\s*@([+-]\d+|above|below|\*))?\s*\{\{(.*?)\}\}")
 POSITION = re.compile(r"(?P<file>[^\s()]+):(?P<line>\d+):(?P<column>\d+)")
 
 
@@ -73,6 +74,7 @@ class LocatingParser(Parser):
         self.first_line = first_line
         self.starts = [-1, *(m.start() for m in re.finditer("\n", text))]
         self.positions: dict[Operation, tuple[int, int]] = {}
+        self.placed: ParseError | None = None
 
     def line_column(self, pos: int) -> tuple[int, int]:
         """Line (of the whole file) and column of an offset into this chunk, both from 1."""
@@ -84,8 +86,9 @@ class LocatingParser(Parser):
         try:
             op = super().parse_operation()
         except ParseError as error:
-            if error.msg.endswith("is not registered"):  # xDSL points at the token after the op's name
-                error.span = type(error.span)(pos, self.pos, self.lexer.input)
+            if error.msg.endswith("is not registered") and error is not self.placed:
+                error.span = Span(pos, self.pos, self.lexer.input)  # xDSL points at the token after the op's name
+                self.placed = error
             raise
         except (VerifyException, CompileError, ValueError) as error:
             self.raise_error(_plain(error), pos, self.pos)
@@ -114,12 +117,14 @@ def pipelines() -> dict[str, str]:
 def parse(ctx: Context, text: str, name: str, first_line: int = 0) -> tuple[ModuleOp, dict[Operation, tuple[int, int]]]:
     """The verified module of `text` and where each of its ops stood (line, column). Raises `Refused`."""
     if not re.sub(r"//[^\n]*", "", text).strip():
-        return ModuleOp([], location=_at(name, first_line + 1)), {}
+        empty = ModuleOp([])
+        empty.location = _at(name, first_line + 1)
+        return empty, {}
     parser = LocatingParser(ctx, text, name, first_line)
     try:
         module = parser.parse_module()
     except ParseError as error:
-        line, column = parser.line_column(error.span.start)
+        line, column = parser.line_column(_position(error, text))
         raise Refused(Refusal(line, column, error.msg)) from error
     if isinstance(module.location, UnknownLoc):
         module.location = _at(name, first_line + 1)
@@ -128,6 +133,14 @@ def parse(ctx: Context, text: str, name: str, first_line: int = 0) -> tuple[Modu
         where = parser.positions
         raise Refused(*(Refusal(*where.get(op, (0, 0)), f"'{op.name}': {message}") for op, message in wrong))
     return module, parser.positions
+
+
+def _position(error: ParseError, text: str) -> int:
+    """Where an error is: xDSL reports undefined values at the end of the text, we at their first use."""
+    undefined = re.search(r"values used but not defined: \[(%[^,\]]+)", error.msg)
+    code = re.sub(r"//[^\n]*", lambda m: " " * len(m[0]), text)
+    use = undefined and re.search(rf"{re.escape(undefined[1])}(?![\w.$-])", code)
+    return use.start() if use else error.span.start
 
 
 def _at(name: str, line: int) -> LocationAttr:
@@ -371,7 +384,7 @@ class Driver:
         return output
 
     def _refusals(self, error: CompileError, named: dict[str, tuple[int, int]]) -> list[Refusal]:
-        """The diagnostics of a pass with lines of this file; a location is a place in it or the name of one of its ops."""
+        """The diagnostics of a pass with lines of this file; a location is a place in it or the name of an op in it."""
         notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
         found: list[Refusal] = []
         for one in error.diagnostics:
