@@ -1,0 +1,28 @@
+"""Benchmarks of Headrace against its peers.
+
+python -m headrace.tools.bench execute --models DIR     runtime speed against ONNX Runtime
+python -m headrace.tools.bench compile --models DIR     cold compile time against IREE
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from headrace.tools.bench import compiling, executing
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point. Exit code 0 when every requested figure was measured and no gate failed, 1 otherwise."""
+    parser = argparse.ArgumentParser(
+        prog="headrace.tools.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    executing.add_command(commands)
+    compiling.add_command(commands)
+    options = parser.parse_args(arguments)
+    return options.run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
