@@ -1,0 +1,422 @@
+"""Ops of the dataflow level: sections, stages, buffers and off-chip transfers, joined by streams of tiles.
+
+Inside a section every op is a process of a Kahn network: it blocks on empty inputs and on full outputs, so results do not
+depend on the order in which processes run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import cast
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    Float64Type,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    TensorType,
+    f64,
+    i64,
+)
+from xdsl.dialects.builtin import IntegerType as IT
+from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.irdl import (
+    AnyAttr,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
+from xdsl.utils.exceptions import VerifyException
+
+from headrace.dialects.dataflow.types import StreamType, ViewAttr
+from headrace.dialects.support.access import Stream, View
+from headrace.dialects.tensor.base import tt
+from headrace.dialects.tensor.shapes import TT
+
+AnyTensor = TensorType.constr(AnyAttr())
+
+
+def stream_of(value: SSAValue) -> Stream:
+    """The plain stream of a stream-typed value."""
+    return cast(StreamType, value.type).stream
+
+
+def views(array: ArrayAttr[ViewAttr]) -> tuple[View, ...]:
+    """Plain views of an array attribute."""
+    return tuple(x.view for x in array)
+
+
+def view_array(items: Sequence[View]) -> ArrayAttr[ViewAttr]:
+    """The array attribute of plain views."""
+    return ArrayAttr([ViewAttr.of(x) for x in items])
+
+
+def _check_view(what: str, view: View, stream: Stream, size: int) -> None:
+    shape = stream.full_shape
+    if len(view.strides) != len(shape):
+        raise VerifyException(f"{what}: the view has {len(view.strides)} strides but tiles have {len(shape)} dims")
+    low, high = view.bounds(shape)
+    if low < 0 or high >= size:
+        raise VerifyException(f"{what}: the view reaches elements {low} to {high} of {size}")
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """Ends a section (yields its result tensors) or a stage body (yields one tile per output stream)."""
+
+    name = "dataflow.yield"
+    values = var_operand_def()
+    assembly_format = "attr-dict ($values^ `:` type($values))?"
+    traits = traits_def(IsTerminator(), Pure())
+
+    def __init__(self, values: Sequence[SSAValue]) -> None:
+        super().__init__(operands=[list(values)])
+
+
+@irdl_op_definition
+class SectionOp(IRDLOperation):
+    """What is resident on the chip together: one configuration, run once per execution of the op.
+
+    Operands and results are whole tensors in off-chip memory. The body is a Kahn network of stages and buffers between
+    loads and stores; it sees only its arguments.
+
+        %y = dataflow.section "s0" (%x) : (tensor<4xf32>) -> tensor<4xf32> { ^bb0(%a: tensor<4xf32>): … }
+    """
+
+    name = "dataflow.section"
+    sym = prop_def(StringAttr)
+    ins = var_operand_def(AnyTensor)
+    outs = var_result_def(AnyTensor)
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())
+    assembly_format = "$sym `(` $ins `)` attr-dict-with-keyword `:` functional-type($ins, $outs) $body"
+
+    def __init__(self, name: str, ins: Sequence[SSAValue], outs: Sequence[Attribute], body: Region) -> None:
+        super().__init__(
+            operands=[list(ins)], result_types=[list(outs)], regions=[body], properties={"sym": StringAttr(name)}
+        )
+
+    def verify_(self) -> None:
+        block = self.body.block
+        if [a.type for a in block.args] != [v.type for v in self.ins]:
+            raise VerifyException("dataflow.section: body arguments must have the types of the operands")
+        last = block.last_op
+        if not isinstance(last, YieldOp) or [v.type for v in last.values] != [r.type for r in self.outs]:
+            raise VerifyException("dataflow.section: must end in dataflow.yield of the result types")
+
+
+@irdl_op_definition
+class LoadOp(IRDLOperation):
+    """Reads a tensor from off-chip memory as a stream of tiles, through a view of its row-major elements.
+
+    %s = dataflow.load %x #dataflow.view<at 0 [8, 1]> : tensor<4x8xf32> -> !dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>
+    """
+
+    name = "dataflow.load"
+    tensor = operand_def(AnyTensor)
+    view = prop_def(ViewAttr)
+    out = result_def(StreamType)
+    traits = traits_def(Pure())
+    assembly_format = "$tensor $view attr-dict `:` type($tensor) `->` type($out)"
+
+    def __init__(self, tensor: SSAValue, view: View, out: StreamType) -> None:
+        super().__init__(operands=[tensor], result_types=[out], properties={"view": ViewAttr.of(view)})
+
+    def verify_(self) -> None:
+        _check_view("dataflow.load", self.view.view, stream_of(self.out), tt(self.tensor).elements)
+        if tt(self.tensor).dtype != stream_of(self.out).dtype:
+            raise VerifyException("dataflow.load: tiles have the element type of the tensor")
+
+
+@irdl_op_definition
+class StoreOp(IRDLOperation):
+    """Writes streams into a tensor in off-chip memory, each through its view; elements that none writes hold `fill`."""
+
+    name = "dataflow.store"
+    ins = var_operand_def(StreamType)
+    in_views = prop_def(ArrayAttr[ViewAttr])
+    fill = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(0.0, f64))
+    tensor = result_def(AnyTensor)
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$ins $in_views attr-dict `:` type($ins) `->` type($tensor)"
+
+    def __init__(self, ins: Sequence[SSAValue], in_views: Sequence[View], type: Attribute, fill: float = 0.0) -> None:
+        super().__init__(
+            operands=[list(ins)],
+            result_types=[type],
+            properties={"in_views": view_array(in_views), "fill": FloatAttr(fill, f64)},
+        )
+
+    def verify_(self) -> None:
+        if len(self.ins) != len(self.in_views):
+            raise VerifyException("dataflow.store: one view for each stream")
+        for value, view in zip(self.ins, views(self.in_views), strict=True):
+            _check_view("dataflow.store", view, stream_of(value), tt(self.tensor).elements)
+
+
+@irdl_op_definition
+class BufferOp(IRDLOperation):
+    """On-chip memory of a row-major logical shape between streams of different order, tile or repetition.
+
+    The first `frames` loops of every stream enumerate frames: a reader's frame may start when every writer finished it,
+    and a writer waits while `copies` frames are not yet read by all readers. `frames = 0` means one frame, the whole
+    buffer. Elements that no writer writes hold `fill`. `split_dim` and `units` say how the buffer is spread over memory
+    units and `banks` how many banks of a unit it takes (0: not decided yet).
+    """
+
+    name = "dataflow.buffer"
+    ins = var_operand_def(StreamType)
+    shape = prop_def(DenseArrayBase)
+    in_views = prop_def(ArrayAttr[ViewAttr])
+    out_views = prop_def(ArrayAttr[ViewAttr])
+    frames = prop_def(IntegerAttr[IT], default_value=IntegerAttr(0, i64))
+    copies = prop_def(IntegerAttr[IT], default_value=IntegerAttr(1, i64))
+    fill = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(0.0, f64))
+    split_dim = prop_def(IntegerAttr[IT], default_value=IntegerAttr(0, i64))
+    units = prop_def(IntegerAttr[IT], default_value=IntegerAttr(0, i64))
+    banks = prop_def(IntegerAttr[IT], default_value=IntegerAttr(0, i64))
+    outs = var_result_def(StreamType)
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = (
+        "$ins $in_views `shape` $shape `to` $out_views attr-dict `:` functional-type($ins, $outs)"
+    )
+
+    def __init__(
+        self,
+        ins: Sequence[SSAValue],
+        in_views: Sequence[View],
+        shape: Sequence[int],
+        outs: Sequence[StreamType],
+        out_views: Sequence[View],
+        fill: float = 0.0,
+    ) -> None:
+        super().__init__(
+            operands=[list(ins)],
+            result_types=[list(outs)],
+            properties={
+                "shape": DenseArrayBase.from_list(i64, list(shape)),
+                "in_views": view_array(in_views),
+                "out_views": view_array(out_views),
+                "fill": FloatAttr(fill, f64),
+            },
+        )
+
+    @property
+    def buffer_type(self) -> TT:
+        """Logical shape and element type."""
+        value = self.ins[0] if self.ins else self.outs[0]
+        return TT(tuple(int(n) for n in self.shape.get_values()), stream_of(value).dtype)
+
+    @property
+    def ports(self) -> tuple[tuple[Stream, View], ...]:
+        """Stream and view of every port, writers first."""
+        values = (*self.ins, *self.outs)
+        return tuple(
+            zip(
+                (stream_of(v) for v in values), (*views(self.in_views), *views(self.out_views)), strict=True
+            )
+        )
+
+    @property
+    def frame_count(self) -> int:
+        """How many frames pass in one run of the section."""
+        return prod(x.count for x in self.ports[0][0].time[: self.frames.value.data])
+
+    def verify_(self) -> None:
+        if len(self.ins) != len(self.in_views) or len(self.outs) != len(self.out_views):
+            raise VerifyException("dataflow.buffer: one view for each stream")
+        if not self.ins or not self.outs:
+            raise VerifyException("dataflow.buffer: at least one stream in and one out")
+        size = self.buffer_type.elements
+        frames = self.frames.value.data
+        counts: set[tuple[tuple[int, int], ...]] = set()
+        for stream, view in self.ports:
+            _check_view("dataflow.buffer", view, stream, size)
+            if stream.dtype != self.buffer_type.dtype:
+                raise VerifyException("dataflow.buffer: all streams have one element type")
+            if frames > len(stream.time):
+                raise VerifyException(f"dataflow.buffer: {frames} frame loops but a stream has {len(stream.time)}")
+            counts.add(
+                tuple((x.count, x.step * view.strides[x.dim] if x.dim >= 0 else 0) for x in stream.time[:frames])
+            )
+        if len(counts) != 1:
+            raise VerifyException("dataflow.buffer: the frame loops of all streams must advance alike")
+        if self.copies.value.data < 1:
+            raise VerifyException("dataflow.buffer: at least one copy")
+
+
+@irdl_op_definition
+class StageOp(IRDLOperation):
+    """Computes one tile per output from one tile per input, at every step of its domain (the loops of its streams).
+
+    The body holds tensor ops on tiles and sees only its arguments. All streams have equal loop counts; output loops never
+    repeat. `par` lists (dim, parts): how output tiles are cut over symmetric compute units.
+    """
+
+    name = "dataflow.stage"
+    sym = prop_def(StringAttr)
+    ins = var_operand_def(StreamType)
+    par = opt_prop_def(DenseArrayBase)
+    outs = var_result_def(StreamType)
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())
+    assembly_format = (
+        "$sym `(` $ins `)` (`par` $par^)? attr-dict-with-keyword `:` functional-type($ins, $outs) $body"
+    )
+
+    def __init__(self, name: str, ins: Sequence[SSAValue], outs: Sequence[StreamType], body: Region) -> None:
+        super().__init__(
+            operands=[list(ins)], result_types=[list(outs)], regions=[body], properties={"sym": StringAttr(name)}
+        )
+
+    @property
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """Pairs (output dim, parts)."""
+        flat = [int(x) for x in self.par.get_values()] if self.par is not None else []
+        return tuple((flat[i], flat[i + 1]) for i in range(0, len(flat), 2))
+
+    @parts.setter
+    def parts(self, value: Sequence[tuple[int, int]]) -> None:
+        self.par = DenseArrayBase.from_list(i64, [n for pair in value for n in pair]) if value else None
+
+    @property
+    def units(self) -> int:
+        """How many symmetric compute units the stage takes for each piece of its body."""
+        return prod(p for _, p in self.parts)
+
+    def verify_(self) -> None:
+        block = self.body.block
+        tiles = [cast(StreamType, v.type).tile for v in self.ins]
+        if [a.type for a in block.args] != tiles:
+            raise VerifyException("dataflow.stage: body arguments must have the tile types of the inputs")
+        last = block.last_op
+        made = [cast(StreamType, r.type).tile for r in self.outs]
+        if not isinstance(last, YieldOp) or [v.type for v in last.values] != made:
+            raise VerifyException("dataflow.stage: must end in dataflow.yield of the output tiles")
+        if not self.outs:
+            raise VerifyException("dataflow.stage: at least one output")
+        counts = {tuple(x.count for x in stream_of(v).time) for v in (*self.ins, *self.outs)}
+        if len(counts) > 1:
+            raise VerifyException(
+                f"dataflow.stage: all streams must have the same loop counts, found {sorted(counts)}"
+            )
+        for value in self.outs:
+            if not stream_of(value).partitions:
+                raise VerifyException("dataflow.stage: output loops must tile the result without repeats or gaps")
+        for dim, parts in self.parts:
+            extent = stream_of(self.outs[0]).tile[dim] if dim < len(stream_of(self.outs[0]).tile) else 0
+            if parts < 1 or extent % max(parts, 1):
+                raise VerifyException(f"dataflow.stage: {parts} parts do not divide dim {dim} of extent {extent}")
+
+
+@irdl_op_definition
+class GatherOp(IRDLOperation):
+    """Reads rows of an off-chip table at indices that arrive as a stream: tile `i` of the output is the table's rows at
+    index tile `i`. Rows are along dim 0; negative indices count from the end; an index out of range is a run-time error.
+    """
+
+    name = "dataflow.gather"
+    table = operand_def(AnyTensor)
+    indices = operand_def(StreamType)
+    out = result_def(StreamType)
+    traits = traits_def(Pure())
+    assembly_format = "$table `[` $indices `]` attr-dict `:` type($table) `,` type($indices) `->` type($out)"
+
+    def __init__(self, table: SSAValue, indices: SSAValue, out: StreamType) -> None:
+        super().__init__(operands=[table, indices], result_types=[out])
+
+    def verify_(self) -> None:
+        table, index, out = tt(self.table), stream_of(self.indices), stream_of(self.out)
+        if out.tile != index.tile + table.shape[1:]:
+            raise VerifyException(
+                f"dataflow.gather: rows of {table} at {index.tile} indices make tiles {index.tile + table.shape[1:]}, "
+                f"found {out.tile}"
+            )
+        if not index.dtype.startswith(("i", "ui")) or out.dtype != table.dtype:
+            raise VerifyException("dataflow.gather: indices are integers and rows have the table's element type")
+
+
+@irdl_op_definition
+class ScatterOp(IRDLOperation):
+    """The tensor `base` with rows replaced: row `index` (dim 0) becomes the tile that arrives with that index. The runtime
+    updates in place when base and result are the same state."""
+
+    name = "dataflow.scatter"
+    base = operand_def(AnyTensor)
+    indices = operand_def(StreamType)
+    rows = operand_def(StreamType)
+    tensor = result_def(AnyTensor)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$base `[` $indices `]` `=` $rows attr-dict `:` type($base) `,` type($indices) `,` type($rows)"
+        " `->` type($tensor)"
+    )
+
+    def __init__(self, base: SSAValue, indices: SSAValue, rows: SSAValue) -> None:
+        super().__init__(operands=[base, indices, rows], result_types=[base.type])
+
+    def verify_(self) -> None:
+        base, index, rows = tt(self.base), stream_of(self.indices), stream_of(self.rows)
+        if rows.tile != index.tile + base.shape[1:]:
+            raise VerifyException("dataflow.scatter: row tiles must be index tile shape followed by the row shape")
+
+
+@irdl_op_definition
+class ForkOp(IRDLOperation):
+    """Sends every tile of a stream to several consumers (each blocks the others when it is full)."""
+
+    name = "dataflow.fork"
+    input = operand_def(StreamType)
+    outs = var_result_def(StreamType)
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` type($input) `->` type($outs)"
+
+    def __init__(self, input: SSAValue, count: int) -> None:
+        super().__init__(operands=[input], result_types=[[input.type] * count])
+
+    def verify_(self) -> None:
+        if any(r.type != self.input.type for r in self.outs):
+            raise VerifyException("dataflow.fork: every output has the type of the input")
+
+
+@irdl_op_definition
+class MergeOp(IRDLOperation):
+    """Takes one tile from each input in turn: the output's innermost loop runs over the inputs.
+
+    `N` streams of tile T and loops L give one stream of tile T and loops L + [N on D by S].
+    """
+
+    name = "dataflow.merge"
+    ins = var_operand_def(StreamType)
+    out = result_def(StreamType)
+    traits = traits_def(Pure())
+    assembly_format = "$ins attr-dict `:` type($ins) `->` type($out)"
+
+    def __init__(self, ins: Sequence[SSAValue], out: StreamType) -> None:
+        super().__init__(operands=[list(ins)], result_types=[out])
+
+    def verify_(self) -> None:
+        out = stream_of(self.out)
+        if not out.time or out.time[-1].count != len(self.ins):
+            raise VerifyException("dataflow.merge: the innermost loop of the output runs over the inputs")
+        for value in self.ins:
+            stream = stream_of(value)
+            if stream.tile != out.tile or [x.count for x in stream.time] != [x.count for x in out.time[:-1]]:
+                raise VerifyException("dataflow.merge: inputs have the output's tile and all but its innermost loop")
+
+
+OPS = [SectionOp, LoadOp, StoreOp, BufferOp, StageOp, GatherOp, ScatterOp, ForkOp, MergeOp, YieldOp]
