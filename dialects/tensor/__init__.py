@@ -47,7 +47,9 @@ def op_class(name: str) -> type[Any]:
 def _dialect() -> Dialect:
     from xdsl.ir import Dialect
 
-    return Dialect("tensor", list(op_classes().values()), [])
+    from headrace.dialects.tensor.storage import ATTRIBUTES
+
+    return Dialect("tensor", list(op_classes().values()), list(ATTRIBUTES))
 
 
 def __getattr__(name: str) -> Any:
