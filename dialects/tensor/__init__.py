@@ -1,7 +1,7 @@
 """The tensor level: whole tensors, value semantics, static shapes.
 
-`Tensor` is the dialect; `create(name, operands, attrs, location)` builds any op. Both load the op classes on first use, so
-that `headrace.dialects.tensor.meaning` and `.shapes` can be used without the IR.
+`Tensor` is the dialect; `create(name, operands, attrs, location)` builds any op. Both load the op classes on first use,
+so that `headrace.dialects.tensor.meaning` and `.shapes` can be used without the IR.
 """
 
 from __future__ import annotations

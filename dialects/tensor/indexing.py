@@ -102,8 +102,8 @@ class ScatterElementsOp(Scatter):
 
 @irdl_op_definition
 class ScatterNdOp(Scatter):
-    """`data` with each part of `updates` written at the coordinate tuple in the last dim of `indices`. `reduction` "add",
-    "mul", "min" or "max" combines with what is there; with "none" the last of equal positions stays.
+    """`data` with each part of `updates` written at the coordinate tuple in the last dim of `indices`. `reduction`
+    "add", "mul", "min" or "max" combines with what is there; with "none" the last of equal positions stays.
 
         %3 = tensor.scatter_nd %0, %1, %2
              : tensor<4x5xf32>, tensor<3x1xi64>, tensor<3x5xf32> -> tensor<4x5xf32>

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import BytesAttr, ModuleOp, StringAttr, SymbolNameConstraint, TensorType, UnknownLoc
@@ -318,9 +317,9 @@ class ConstantOp(Storage):
 
 @irdl_op_definition
 class YieldOp(TensorOp):
-    """The value of the recipe around it.
+    """The value of the recipe around it, as in
 
-        tensor.yield %0 : tensor<3xf32>
+    tensor.yield %0 : tensor<3xf32>
     """
 
     name = "tensor.yield"
@@ -334,8 +333,8 @@ class YieldOp(TensorOp):
 
 @irdl_op_definition
 class RecipeOp(TensorOp):
-    """A derived weight: `tensor.weight` of its key is what the body yields. The body is evaluated once, when the artifact
-    is written; it may use other weights and recipes.
+    """A derived weight: `tensor.weight` of its key is what the body yields. The body is evaluated once, when the
+    artifact is written; it may use other weights and recipes.
 
         tensor.recipe @"query.weight.transposed" {
           %0 = tensor.weight "query.weight" : tensor<4x2xf32>

@@ -63,7 +63,7 @@ class Tiling:
 Infer = Callable[[Attrs, Sequence[TT]], "TT | tuple[TT, ...]"]
 Tile = Callable[[Attrs, Sequence[TT], Sequence[TT]], Tiling]
 Work = Callable[[Attrs, Sequence[TT], Sequence[TT]], int]
-Adapt = Callable[[Attrs, Sequence[TT], Sequence[TT], Sequence[TT], Sequence[TT]], Attrs]
+Adapt = Callable[[Attrs, Sequence[TT], Sequence[TT]], Attrs]
 
 _infer: dict[str, Infer] = {}
 _tiling: dict[str, Tile] = {}
@@ -141,9 +141,7 @@ def infer(name: str, attrs: Attrs, operands: Sequence[TT]) -> tuple[TT, ...]:
 
 def opaque_tiling(operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
     """The tiling of an op that couples everything: no parallel dim."""
-    return Tiling(
-        (), tuple((None,) * len(t.shape) for t in operands), tuple((None,) * len(t.shape) for t in results)
-    )
+    return Tiling((), tuple((None,) * len(t.shape) for t in operands), tuple((None,) * len(t.shape) for t in results))
 
 
 def tiling(name: str, attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
@@ -160,16 +158,9 @@ def flops(name: str, attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]
     return rule(attrs, operands, results) if rule else sum(t.elements for t in results)
 
 
-def block_attrs(
-    name: str,
-    attrs: Attrs,
-    operands: Sequence[TT],
-    results: Sequence[TT],
-    block_operands: Sequence[TT],
-    block_results: Sequence[TT],
-) -> Attrs:
-    """Attributes of the same op on blocks cut as `tiling` says: those of `operands` and `results` are whole, those of
-    `block_*` the block. Most ops keep theirs; a reshape, a broadcast, a slice and an iota hold sizes."""
+def block_attrs(name: str, attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Attrs:
+    """Attributes of the same op on a block cut as `tiling` says; `operands` and `results` are types of the block. Most
+    ops keep theirs; a reshape, a broadcast, a slice and an iota hold sizes."""
     _load()
     rule = _adapt.get(name)
-    return rule(attrs, operands, results, block_operands, block_results) if rule else attrs
+    return rule(attrs, operands, results) if rule else attrs

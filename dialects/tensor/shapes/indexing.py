@@ -113,7 +113,9 @@ def _nd(data: TT, indices: TT, batch: int) -> int:
         raise ShapeError(f"the first {batch} dims of data {data} and indices {indices} differ")
     k = indices.shape[-1]
     if not 1 <= k <= len(data.shape) - batch:
-        raise ShapeError(f"index tuples have {k} coordinates but data {data} has {len(data.shape) - batch} dims to index")
+        raise ShapeError(
+            f"index tuples have {k} coordinates but data {data} has {len(data.shape) - batch} dims to index"
+        )
     return k
 
 
@@ -135,9 +137,7 @@ def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
     tail = tuple(Follow(q + i) for i in range(len(data.shape) - batch - k))
     of_indices = (*(Follow(d) for d in range(q)), None)
     result = results[0].shape
-    return Tiling(
-        result, ((*head, *((None,) * k), *tail), of_indices), (tuple(Follow(d) for d in range(len(result))),)
-    )
+    return Tiling(result, ((*head, *((None,) * k), *tail), of_indices), (tuple(Follow(d) for d in range(len(result))),))
 
 
 @infers("tensor.scatter_elements")
@@ -219,11 +219,5 @@ def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
 
 
 @adapts("tensor.iota")
-def _(
-    attrs: Attrs,
-    operands: Sequence[TT],
-    results: Sequence[TT],
-    block_operands: Sequence[TT],
-    block_results: Sequence[TT],
-) -> Attrs:
-    return {**attrs, "shape": block_results[0].shape}
+def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Attrs:
+    return {**attrs, "shape": results[0].shape}

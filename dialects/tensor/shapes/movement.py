@@ -86,14 +86,8 @@ def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
 
 
 @adapts("tensor.reshape", "tensor.broadcast")
-def _(
-    attrs: Attrs,
-    operands: Sequence[TT],
-    results: Sequence[TT],
-    block_operands: Sequence[TT],
-    block_results: Sequence[TT],
-) -> Attrs:
-    return {**attrs, "shape": block_results[0].shape}
+def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Attrs:
+    return {**attrs, "shape": results[0].shape}
 
 
 def permutation(attrs: Attrs, rank: int) -> tuple[int, ...]:
@@ -183,17 +177,12 @@ def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
 
 
 @adapts("tensor.slice")
-def _(
-    attrs: Attrs,
-    operands: Sequence[TT],
-    results: Sequence[TT],
-    block_operands: Sequence[TT],
-    block_results: Sequence[TT],
-) -> Attrs:
+def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Attrs:
+    """A dim whose operand block is just what the result block needs starts at its first index."""
     starts, stops = list(attrs["starts"]), list(attrs["stops"])
-    for d, step in enumerate(attrs["steps"]):
-        if step > 0:
-            starts[d], stops[d] = 0, block_operands[0].shape[d]
+    for d, (step, have, made) in enumerate(zip(attrs["steps"], operands[0].shape, results[0].shape, strict=True)):
+        if step > 0 and have == (made - 1) * step + 1:
+            starts[d], stops[d] = 0, have
     return {**attrs, "starts": tuple(starts), "stops": tuple(stops)}
 
 
