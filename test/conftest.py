@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before NumPy is loaded
-    os.environ.setdefault(_threads, "1")
-
+import inproc
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import inproc
-
 IGNORED = {"Inputs", "data"}
+
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before NumPy is loaded
+    os.environ.setdefault(_threads, "1")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

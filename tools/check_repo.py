@@ -1,0 +1,401 @@
+"""Checks of the repository that no linter makes: layers, packaging, test names, tests that test nothing, stray text.
+
+    python -m headrace.tools.check_repo [ROOT]
+
+Prints `file:line: rule: message` for everything found; exit code 1 if there is anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+TOPS = ("dialects", "passes", "frontends", "backend", "runtime", "tools")
+LEVELS = ("tensor", "dataflow", "rdu")
+
+
+class Finding(NamedTuple):
+    """One thing wrong: file (relative to the root), line (0: the file as a whole), rule and message."""
+
+    path: str
+    line: int
+    rule: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}{f':{self.line}' if self.line else ''}: {self.rule}: {self.message}"
+
+
+# ------------------------------------------------------------------------------------------------------ import layers
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What the modules under `name` may import: `ours` as prefixes below headrace, `others` as top-level names."""
+
+    name: str
+    ours: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+_BASE = ("dialects.support", "dialects.machine")
+_PASS = (*_BASE, "dialects.tensor", "passes.analysis", "passes.infra")
+
+# The most specific layer counts. A layer may always import itself, except that passes never import each other.
+LAYERS = (
+    Layer("dialects.support", (), ("xdsl", "numpy", "ml_dtypes", "safetensors")),
+    Layer("dialects.support.access"),
+    Layer("dialects.machine", ("dialects.support",), ("xdsl",)),
+    Layer("dialects.tensor", _BASE, ("xdsl", "numpy", "ml_dtypes")),
+    Layer("dialects.tensor.shapes", ("dialects.support",)),
+    Layer("dialects.tensor.meaning", ("dialects.support", "dialects.tensor.shapes"), ("numpy", "ml_dtypes")),
+    Layer("dialects.dataflow", (*_BASE, "dialects.tensor"), ("xdsl", "numpy", "ml_dtypes")),
+    Layer("dialects.rdu", (*_BASE, "dialects.tensor"), ("xdsl", "numpy", "ml_dtypes")),
+    Layer("passes.infra", ("dialects.support",), ("xdsl",)),
+    Layer("passes.analysis", ("dialects", "passes.infra"), ("xdsl", "numpy", "scipy")),
+    Layer("passes.tensor", _PASS, ("xdsl", "numpy", "ml_dtypes")),
+    Layer("passes.dataflow", (*_PASS, "dialects.dataflow"), ("xdsl", "numpy")),
+    Layer("passes.rdu", (*_PASS, "dialects.rdu"), ("xdsl", "numpy")),
+    Layer("passes.convert", (*_PASS, "dialects.dataflow", "dialects.rdu"), ("xdsl", "numpy")),
+    Layer("passes.pipelines", ("passes", "dialects"), ("xdsl",)),
+    Layer("frontends", ("dialects.tensor", "dialects.support"), ("xdsl", "numpy", "ml_dtypes")),
+    Layer(
+        "frontends.onnx",
+        ("dialects.tensor", "dialects.support", "frontends.base"),
+        ("xdsl", "numpy", "ml_dtypes", "onnx"),
+    ),
+    # The artifact encodes runtime.program, so the writer sees it beside runtime.artifact.
+    Layer(
+        "backend",
+        ("dialects", "runtime.artifact", "runtime.program"),
+        ("xdsl", "numpy", "ml_dtypes", "safetensors"),
+    ),
+    Layer("runtime", ("dialects",), ("numpy", "ml_dtypes")),
+    Layer("tools", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors")),
+    Layer(
+        "tools.bench",
+        ("",),
+        ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "onnxruntime", "threadpoolctl", "torch"),
+    ),
+)
+# NumPy costs as much start-up time as half of xDSL, and reading or verifying IR needs none of it.
+NO_NUMPY_AT_IMPORT = ("dialects", "passes.infra", "tools.opt", "tools.check_repo", "tools.docs")
+NUMPY_AT_IMPORT = (
+    "dialects.tensor.meaning",
+    "dialects.dataflow.interpreter",
+    "dialects.rdu.interpreter",
+    "dialects.support.weights",
+)
+
+
+class Import(NamedTuple):
+    """One imported module; `lazy` when it is inside a function or only for type checkers."""
+
+    module: str
+    line: int
+    lazy: bool
+
+
+def imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[Import]:
+    """Every import of a module, as absolute names; `from a import b` gives `a.b`."""
+    lazy: set[int] = set()
+    for node in ast.walk(tree):
+        deferred = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if deferred or typing_only:
+            lazy.update(id(inner) for inner in ast.walk(node))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield Import(name.name, node.lineno, id(node) in lazy)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = module.split(".")[
+                    : None if is_package and node.level == 1 else 1 - node.level - (not is_package)
+                ]
+                base = ".".join([*parts, *([node.module] if node.module else [])])
+            for name in node.names:
+                yield Import(f"{base}.{name.name}", node.lineno, id(node) in lazy)
+
+
+def under(name: str, prefix: str) -> bool:
+    """Whether module `name` is `prefix` or below it; everything is below the empty prefix."""
+    return not prefix or name == prefix or name.startswith(prefix + ".")
+
+
+def module_name(path: Path) -> str:
+    """The name below headrace of a file, given relative to the root; tools/api is headrace itself."""
+    parts = list(path.with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts)
+
+
+def layer_of(name: str) -> Layer | None:
+    """The most specific layer of a module."""
+    mine = [layer for layer in LAYERS if under(name, layer.name)]
+    return max(mine, key=lambda layer: len(layer.name), default=None)
+
+
+def check_layers(root: Path) -> Iterator[Finding]:
+    """The import table."""
+    for path in sources(root):
+        name = module_name(path)
+        try:
+            tree = ast.parse((root / path).read_text(encoding="utf-8"))
+        except SyntaxError as error:
+            yield Finding(str(path), error.lineno or 0, "syntax", str(error.msg))
+            continue
+        if ast.get_docstring(tree) is None:
+            yield Finding(str(path), 1, "docstring", "a module says what it is for")
+        layer = layer_of(name)
+        for one in imports(tree, f"headrace.{name}", path.name == "__init__.py"):
+            message = _fault(name, layer, one, root)
+            if message:
+                yield Finding(str(path), one.line, "layers", message)
+
+
+def _fault(name: str, layer: Layer | None, one: Import, root: Path) -> str:
+    top = one.module.partition(".")[0]
+    if top in TOPS and (root / top).is_dir():
+        return f"'{one.module}' is the bare folder; import 'headrace.{one.module}'"
+    if top == "xdsl" and any(part.startswith("_") and part != "__init__" for part in one.module.split(".")):
+        if not under(name, "passes.infra") and not under(name, "dialects.support"):
+            return f"'{one.module}' is private to xDSL; only passes.infra and dialects.support may use it"
+        return ""
+    if top == "headrace":
+        return _our_fault(name, layer, one.module.partition(".")[2])
+    if top in sys.stdlib_module_names:
+        return ""
+    if layer is None or top not in layer.others:
+        return f"'{layer.name if layer else name}' may not import '{top}'"
+    early = top == "numpy" and not one.lazy and not any(under(name, p) for p in NUMPY_AT_IMPORT)
+    if early and any(under(name, p) for p in NO_NUMPY_AT_IMPORT):
+        return "NumPy is imported where an op is evaluated (inside the function), not when IR is read"
+    return ""
+
+
+def _our_fault(name: str, layer: Layer | None, target: str) -> str:
+    if under(target, "tools.api"):
+        return f"'headrace.{target}' would be a second copy of the facade; it is headrace itself"
+    if under(name, "tools"):
+        return ""
+    if not target or target.partition(".")[0] not in TOPS or under(target, "tools"):
+        return f"nothing imports the tools or the facade ('headrace{'.' + target if target else ''}')"
+    if layer is None:
+        return "" if target.count(".") == 0 or under(target, name) else f"'{name}' may not import 'headrace.{target}'"
+    is_pass = any(under(name, f"passes.{level}") for level in (*LEVELS, "convert"))
+    if is_pass and under(target, layer.name):
+        helper = target.removeprefix(layer.name + ".")
+        return "" if helper.startswith("_") else f"a pass never imports a pass ('headrace.{target}')"
+    if under(target, layer.name) or any(under(target, prefix) for prefix in layer.ours):
+        return ""
+    parent = layer_of(target)
+    if any(under(prefix, target) for prefix in layer.ours) and parent is None:
+        return ""  # `from headrace.dialects import tensor`: the package that holds an allowed one
+    return f"'{layer.name}' may not import 'headrace.{target}'"
+
+
+def sources(root: Path) -> list[Path]:
+    """Our source files, relative to the root."""
+    found = (p for top in TOPS for p in (root / top).rglob("*.py"))
+    return sorted(p.relative_to(root) for p in found if "__pycache__" not in p.parts)
+
+
+# ---------------------------------------------------------------------------------------------------------- packaging
+
+
+def check_packages(root: Path) -> Iterator[Finding]:
+    """pyproject.toml lists every package of the tree and pins xDSL."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    listed = set(project["tool"]["setuptools"]["packages"]) - {"headrace"}
+    there = {f"headrace.{module_name(p)}" for p in sources(root) if p.name == "__init__.py"} - {"headrace.tools.api"}
+    for name in sorted(there - listed):
+        yield Finding("pyproject.toml", 0, "packages", f"'{name}' is not in tool.setuptools.packages")
+    for name in sorted(listed - there):
+        yield Finding("pyproject.toml", 0, "packages", f"'{name}' is listed and has no folder with __init__.py")
+    for path in sources(root):
+        if path.parent.parts[:2] != ("tools", "api") and not (root / path.parent / "__init__.py").exists():
+            yield Finding(str(path), 0, "packages", "its folder has no __init__.py")
+    if not any(re.fullmatch(r"xdsl==\d+\.\d+\.\d+", d) for d in project["project"]["dependencies"]):
+        yield Finding("pyproject.toml", 0, "packages", "xdsl is pinned exactly: 'xdsl==x.y.z'")
+    for top in TOPS:
+        if not (root / top / "py.typed").exists():
+            yield Finding(top, 0, "packages", "no py.typed")
+    for path in (root / "test").rglob("__init__.py"):
+        yield Finding(str(path.relative_to(root)), 0, "packages", "test/ is no package: it would hide Python's own")
+
+
+# -------------------------------------------------------------------------------------------------------------- tests
+
+MIRROR_EXEMPT = {"e2e", "property", "replay", "data", "Inputs", "packaging"}
+CHECK_LINE = re.compile(
+    r"//\s*(?P<prefix>[A-Z][A-Z0-9_-]*?)(?P<suffix>-(?:NEXT|SAME|NOT|DAG|LABEL|EMPTY|COUNT-\d+))?(?:\{LITERAL\})?(?P<colon>:?)(?=\s|$)"
+)
+
+
+def check_tests(root: Path) -> Iterator[Finding]:
+    """Passes, files and tests go by the same name, and test/ mirrors the source."""
+    for level in (*LEVELS, "convert"):
+        folder = root / "passes" / level
+        stems = {p.stem for p in folder.glob("[!_]*.py")}
+        for path in sorted(folder.glob("[!_]*.py")):
+            where = str(path.relative_to(root))
+            name = path.stem.replace("_", "-")
+            if not re.search(rf"^    name\b.*= *[\"']{name}[\"']", path.read_text(encoding="utf-8"), re.M):
+                yield Finding(where, 0, "names", f"holds no pass named '{name}'; helpers start with an underscore")
+            if not (root / "test" / "passes" / level / f"{path.stem}.mlir").exists():
+                yield Finding(where, 0, "names", f"no test/passes/{level}/{path.stem}.mlir")
+        for test in sorted((root / "test" / "passes" / level).glob("*.mlir")):
+            if not any(test.stem == stem or test.stem.startswith(stem + "_") for stem in stems):
+                yield Finding(str(test.relative_to(root)), 0, "names", f"named after no pass of passes/{level}")
+    for level in LEVELS:
+        for stem in ("ops", "invalid"):
+            if not any((root / "test" / "dialects" / level).glob(f"*{stem}*.mlir")):
+                yield Finding(f"test/dialects/{level}", 0, "names", f"no {stem}.mlir")
+    for path in sorted((root / "test").rglob("*")):
+        parts = path.relative_to(root / "test").parts
+        if not path.is_dir() or set(parts) & MIRROR_EXEMPT or "__pycache__" in parts:
+            continue
+        target = root.joinpath(*parts)
+        if not target.exists() and not target.with_suffix(".py").exists():
+            yield Finding(f"test/{'/'.join(parts)}", 0, "names", "mirrors no folder or module of the source")
+
+
+def check_vacuous(root: Path) -> Iterator[Finding]:
+    """Lit tests that cannot fail."""
+    for path in sorted((root / "test").rglob("*.mlir")):
+        if {"Inputs", "data"} & set(path.parts):
+            continue
+        yield from vacuous(path.read_text(encoding="utf-8"), str(path.relative_to(root)))
+
+
+def vacuous(text: str, where: str) -> Iterator[Finding]:
+    """What makes one lit test empty: RUN lines without a file or a check, CHECK lines that no RUN line reads."""
+    runs = run_lines(text)
+    if not runs:
+        yield Finding(where, 0, "vacuous", "no RUN line")
+    used: set[str] = set()
+    for line, run in runs:
+        if "%s" not in run:
+            yield Finding(where, line, "vacuous", "the RUN line does not read the file (%s)")
+        checks = re.search(r"\| *filecheck +%s\b(.*)", run)
+        if checks:
+            given = re.findall(r"--?check-prefix(?:es)?[= ]([\w,-]+)", checks[1])
+            used.update(p for names in given for p in names.split(",")) if given else used.add("CHECK")
+        if not checks and "--verify-diagnostics" not in run and "diff " not in run:
+            yield Finding(where, line, "vacuous", "the RUN line checks nothing (no filecheck, no --verify-diagnostics)")
+        if "--verify-diagnostics" in run and "expected-error" not in text:
+            yield Finding(where, line, "vacuous", "--verify-diagnostics without an expected-error")
+    if "expected-error" in text and not any("--verify-diagnostics" in run for _, run in runs):
+        yield Finding(where, 0, "vacuous", "expected-error without --verify-diagnostics")
+    seen: set[str] = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        match = CHECK_LINE.match(line.strip())
+        if match is None or match["prefix"] == "RUN":
+            continue
+        known = match["prefix"] in used
+        if match["colon"]:
+            seen.add(match["prefix"])
+            looks_like = "CHECK" in match["prefix"] or match["suffix"]
+            if not known and looks_like:
+                yield Finding(where, number, "vacuous", f"no RUN line uses the prefix {match['prefix']}")
+        elif known and (match["suffix"] or match["prefix"].startswith("CHECK")):
+            yield Finding(where, number, "vacuous", f"{match['prefix']}{match['suffix'] or ''} without a colon")
+    for prefix in sorted(used - seen):
+        yield Finding(where, 0, "vacuous", f"no line of prefix {prefix}")
+
+
+def run_lines(text: str) -> list[tuple[int, str]]:
+    """The RUN lines with their line numbers, continued lines joined."""
+    found: list[tuple[int, str]] = []
+    going_on = False
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r"\s*// RUN:(.*)$", line)
+        if match is None:
+            continue
+        part = match[1].strip()
+        if going_on:
+            found[-1] = found[-1][0], f"{found[-1][1]} {part.removesuffix(chr(92))}"
+        else:
+            found.append((number, part.removesuffix(chr(92))))
+        going_on = part.endswith(chr(92))
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------- stray text
+
+
+def forbidden() -> re.Pattern[str]:
+    """Machine paths and registry hosts; put together here so that this file does not match itself."""
+    homes = "|".join(["/" + "root/", "/" + "home/" + r"\w", "/" + "tmp/bash", "/" + "Users/" + r"\w"])
+    places = "/(" + "work|" + "farm)/" + r"(main|in|notes|venvs|scratch|shared|steering|[.]library)"
+    hosts = "|".join(["pypi" + "[.]org", "files[.]" + "pythonhosted", "registry[.]" + "npmjs"])
+    return re.compile(f"{homes}|{places}|{hosts}")
+
+
+def check_text(root: Path) -> Iterator[Finding]:
+    """No machine path and no registry host in text; NotImplementedError only with the number of an issue."""
+    pattern = forbidden()
+    for path in tracked(root):
+        try:
+            text = (root / path).read_text(encoding="utf-8")
+        except (UnicodeDecodeError, OSError):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if match := pattern.search(line):
+                yield Finding(path, number, "text", f"machine path or registry host: {match[0]}")
+            if path.endswith(".py") and re.search(r"raise NotImpl" r"ementedError(?!.*#\d)", line):
+                yield Finding(path, number, "text", "NotImplementedError needs an issue number (#n)")
+
+
+def tracked(root: Path) -> list[str]:
+    """The files git knows or would add; every file where there is no git."""
+    command = ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        done = None
+    if done is not None and done.returncode == 0:
+        return [line for line in done.stdout.splitlines() if (root / line).is_file()]
+    hidden = {".git", ".venv", ".venv-test", "build", "__pycache__"}
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and not hidden & set(p.parts))
+
+
+CHECKS = (check_layers, check_packages, check_tests, check_vacuous, check_text)
+
+
+def findings(root: Path) -> list[Finding]:
+    """Everything wrong with the repository at `root`."""
+    return [one for check in CHECKS for one in check(root)]
+
+
+def report(found: Iterable[Finding]) -> int:
+    """Print findings; the exit code."""
+    count = 0
+    for one in found:
+        print(one)
+        count += 1
+    print(f"check_repo: {count} findings" if count else "check_repo: ok")
+    return 1 if count else 0
+
+
+def main() -> int:
+    """Entry point."""
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path.cwd()
+    if not (root / "pyproject.toml").is_file():
+        print(f"check_repo: error: {root} is not the root of the repository (no pyproject.toml)", file=sys.stderr)
+        return 2
+    return report(findings(root))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
