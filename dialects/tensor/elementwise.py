@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64, i1
 from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
@@ -16,10 +16,13 @@ from xdsl.traits import Pure
 
 from headrace.dialects.tensor.base import AnyTensor, TensorOp
 
+Float = FloatAttr.constr(f64)
+Bool = IntegerAttr.constr(i1)
+
 
 class BinaryOp(TensorOp):
-    """Base of the ops on two operands of one element type whose shapes broadcast (sizes equal or 1, aligned at the last
-    dim)."""
+    """Base of the ops on two operands of one element type whose shapes broadcast (sizes equal or 1, aligned at the
+    last dim)."""
 
     lhs = operand_def(AnyTensor)
     rhs = operand_def(AnyTensor)
@@ -45,9 +48,9 @@ class UnaryOp(TensorOp):
 class AddOp(BinaryOp):
     """lhs + rhs; integers wrap.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.add %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.add %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.add"
@@ -57,9 +60,9 @@ class AddOp(BinaryOp):
 class SubOp(BinaryOp):
     """lhs - rhs; integers wrap.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.sub %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.sub %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.sub"
@@ -69,9 +72,9 @@ class SubOp(BinaryOp):
 class MulOp(BinaryOp):
     """lhs · rhs; integers wrap.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.mul %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.mul %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.mul"
@@ -81,9 +84,9 @@ class MulOp(BinaryOp):
 class DivOp(BinaryOp):
     """lhs / rhs. Integers truncate toward zero, as in ONNX and C, and give 0 for a zero divisor.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.div %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.div %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.div"
@@ -93,9 +96,9 @@ class DivOp(BinaryOp):
 class PowOp(BinaryOp):
     """lhs to the power rhs. Integers wrap; a negative exponent truncates the inverse toward zero.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.pow %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.pow %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.pow"
@@ -105,9 +108,9 @@ class PowOp(BinaryOp):
 class MaxOp(BinaryOp):
     """The larger of both; NaN when either is NaN.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.max %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.max %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.max"
@@ -117,9 +120,9 @@ class MaxOp(BinaryOp):
 class MinOp(BinaryOp):
     """The smaller of both; NaN when either is NaN.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.min %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.min %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.min"
@@ -127,25 +130,25 @@ class MinOp(BinaryOp):
 
 @irdl_op_definition
 class ModOp(BinaryOp):
-    """The remainder of lhs / rhs, with the sign of rhs, or with the sign of lhs when `fmod`. A zero divisor gives 0 for
-    integers and NaN for floats.
+    """The remainder of lhs / rhs, with the sign of rhs, or with the sign of lhs when `fmod`. A zero divisor gives 0
+    for integers and NaN for floats.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.mod %a, %b {fmod = true} : tensor<4xi32>, tensor<4xi32> -> tensor<4xi32>
 
-    >>> %r = tensor.mod %a, %b {fmod = true} : tensor<4xi32>, tensor<4xi32> -> tensor<4xi32>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.mod"
-    fmod = prop_def(IntegerAttr, default_value=IntegerAttr.from_bool(False))
+    fmod = prop_def(Bool, default_value=IntegerAttr.from_bool(False))
 
 
 @irdl_op_definition
 class Atan2Op(BinaryOp):
     """The angle of the point (rhs, lhs) in radians, in [-π, π]. Floats only.
 
-    Error: element types differ or are not floats; shapes do not broadcast.
+        %r = tensor.atan2 %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.atan2 %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
+    Refused: element types differ or are not floats; shapes do not broadcast.
     """
 
     name = "tensor.atan2"
@@ -155,9 +158,9 @@ class Atan2Op(BinaryOp):
 class AndOp(BinaryOp):
     """Bitwise and, logical on i1. Integers and i1 only.
 
-    Error: element types differ or are floats; shapes do not broadcast.
+        %r = tensor.and %a, %b : tensor<2x4xi1>, tensor<4xi1> -> tensor<2x4xi1>
 
-    >>> %r = tensor.and %a, %b : tensor<2x4xi1>, tensor<4xi1> -> tensor<2x4xi1>
+    Refused: element types differ or are floats; shapes do not broadcast.
     """
 
     name = "tensor.and"
@@ -167,9 +170,9 @@ class AndOp(BinaryOp):
 class OrOp(BinaryOp):
     """Bitwise or, logical on i1. Integers and i1 only.
 
-    Error: element types differ or are floats; shapes do not broadcast.
+        %r = tensor.or %a, %b : tensor<2x4xi1>, tensor<4xi1> -> tensor<2x4xi1>
 
-    >>> %r = tensor.or %a, %b : tensor<2x4xi1>, tensor<4xi1> -> tensor<2x4xi1>
+    Refused: element types differ or are floats; shapes do not broadcast.
     """
 
     name = "tensor.or"
@@ -179,9 +182,9 @@ class OrOp(BinaryOp):
 class XorOp(BinaryOp):
     """Bitwise exclusive or, logical on i1. Integers and i1 only.
 
-    Error: element types differ or are floats; shapes do not broadcast.
+        %r = tensor.xor %a, %b : tensor<2x4xi1>, tensor<4xi1> -> tensor<2x4xi1>
 
-    >>> %r = tensor.xor %a, %b : tensor<2x4xi1>, tensor<4xi1> -> tensor<2x4xi1>
+    Refused: element types differ or are floats; shapes do not broadcast.
     """
 
     name = "tensor.xor"
@@ -191,9 +194,9 @@ class XorOp(BinaryOp):
 class EqualOp(BinaryOp):
     """Whether lhs = rhs; false when either is NaN. Any element type. The result is i1.
 
-    Error: element types differ; shapes do not broadcast.
+        %r = tensor.equal %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
 
-    >>> %r = tensor.equal %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
+    Refused: element types differ; shapes do not broadcast.
     """
 
     name = "tensor.equal"
@@ -203,9 +206,9 @@ class EqualOp(BinaryOp):
 class NotEqualOp(BinaryOp):
     """Whether lhs ≠ rhs; true when either is NaN. Any element type. The result is i1.
 
-    Error: element types differ; shapes do not broadcast.
+        %r = tensor.not_equal %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
 
-    >>> %r = tensor.not_equal %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
+    Refused: element types differ; shapes do not broadcast.
     """
 
     name = "tensor.not_equal"
@@ -215,9 +218,9 @@ class NotEqualOp(BinaryOp):
 class LessOp(BinaryOp):
     """Whether lhs < rhs; false when either is NaN. The result is i1.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.less %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
 
-    >>> %r = tensor.less %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.less"
@@ -227,9 +230,9 @@ class LessOp(BinaryOp):
 class LessEqualOp(BinaryOp):
     """Whether lhs ≤ rhs; false when either is NaN. The result is i1.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.less_equal %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
 
-    >>> %r = tensor.less_equal %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.less_equal"
@@ -239,9 +242,9 @@ class LessEqualOp(BinaryOp):
 class GreaterOp(BinaryOp):
     """Whether lhs > rhs; false when either is NaN. The result is i1.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.greater %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
 
-    >>> %r = tensor.greater %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.greater"
@@ -251,9 +254,9 @@ class GreaterOp(BinaryOp):
 class GreaterEqualOp(BinaryOp):
     """Whether lhs ≥ rhs; false when either is NaN. The result is i1.
 
-    Error: element types differ or are i1; shapes do not broadcast.
+        %r = tensor.greater_equal %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
 
-    >>> %r = tensor.greater_equal %a, %b : tensor<2x4xf32>, tensor<4xf32> -> tensor<2x4xi1>
+    Refused: element types differ or are i1; shapes do not broadcast.
     """
 
     name = "tensor.greater_equal"
@@ -263,9 +266,9 @@ class GreaterEqualOp(BinaryOp):
 class NegOp(UnaryOp):
     """-x; integers wrap. Signed numbers only.
 
-    Error: the element type is unsigned or i1.
+        %r = tensor.neg %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.neg %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is unsigned or i1.
     """
 
     name = "tensor.neg"
@@ -275,9 +278,9 @@ class NegOp(UnaryOp):
 class AbsOp(UnaryOp):
     """The magnitude of x; the lowest integer stays as it is. Signed numbers only.
 
-    Error: the element type is unsigned or i1.
+        %r = tensor.abs %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.abs %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is unsigned or i1.
     """
 
     name = "tensor.abs"
@@ -287,9 +290,9 @@ class AbsOp(UnaryOp):
 class SignOp(UnaryOp):
     """-1, 0 or 1 by the sign of x; NaN stays. Signed numbers only.
 
-    Error: the element type is unsigned or i1.
+        %r = tensor.sign %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.sign %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is unsigned or i1.
     """
 
     name = "tensor.sign"
@@ -299,9 +302,9 @@ class SignOp(UnaryOp):
 class ExpOp(UnaryOp):
     """e to the power x.
 
-    Error: the element type is not a float.
+        %r = tensor.exp %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.exp %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.exp"
@@ -311,9 +314,9 @@ class ExpOp(UnaryOp):
 class LogOp(UnaryOp):
     """The natural logarithm; -inf at 0, NaN below.
 
-    Error: the element type is not a float.
+        %r = tensor.log %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.log %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.log"
@@ -323,9 +326,9 @@ class LogOp(UnaryOp):
 class SqrtOp(UnaryOp):
     """The square root; NaN below 0.
 
-    Error: the element type is not a float.
+        %r = tensor.sqrt %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.sqrt %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.sqrt"
@@ -335,9 +338,9 @@ class SqrtOp(UnaryOp):
 class RsqrtOp(UnaryOp):
     """1 / √x; inf at 0, NaN below.
 
-    Error: the element type is not a float.
+        %r = tensor.rsqrt %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.rsqrt %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.rsqrt"
@@ -347,9 +350,9 @@ class RsqrtOp(UnaryOp):
 class ReciprocalOp(UnaryOp):
     """1 / x; inf at 0.
 
-    Error: the element type is not a float.
+        %r = tensor.reciprocal %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.reciprocal %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.reciprocal"
@@ -359,9 +362,9 @@ class ReciprocalOp(UnaryOp):
 class ErfOp(UnaryOp):
     """The error function.
 
-    Error: the element type is not a float.
+        %r = tensor.erf %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.erf %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.erf"
@@ -371,9 +374,9 @@ class ErfOp(UnaryOp):
 class TanhOp(UnaryOp):
     """The hyperbolic tangent.
 
-    Error: the element type is not a float.
+        %r = tensor.tanh %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.tanh %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.tanh"
@@ -383,9 +386,9 @@ class TanhOp(UnaryOp):
 class SigmoidOp(UnaryOp):
     """1 / (1 + exp(-x)).
 
-    Error: the element type is not a float.
+        %r = tensor.sigmoid %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.sigmoid %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.sigmoid"
@@ -395,9 +398,9 @@ class SigmoidOp(UnaryOp):
 class SinOp(UnaryOp):
     """The sine of x radians.
 
-    Error: the element type is not a float.
+        %r = tensor.sin %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.sin %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.sin"
@@ -407,9 +410,9 @@ class SinOp(UnaryOp):
 class CosOp(UnaryOp):
     """The cosine of x radians.
 
-    Error: the element type is not a float.
+        %r = tensor.cos %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.cos %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.cos"
@@ -419,9 +422,9 @@ class CosOp(UnaryOp):
 class TanOp(UnaryOp):
     """The tangent of x radians.
 
-    Error: the element type is not a float.
+        %r = tensor.tan %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.tan %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.tan"
@@ -431,9 +434,9 @@ class TanOp(UnaryOp):
 class FloorOp(UnaryOp):
     """The largest integer not above x.
 
-    Error: the element type is not a float.
+        %r = tensor.floor %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.floor %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.floor"
@@ -443,9 +446,9 @@ class FloorOp(UnaryOp):
 class CeilOp(UnaryOp):
     """The smallest integer not below x.
 
-    Error: the element type is not a float.
+        %r = tensor.ceil %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.ceil %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.ceil"
@@ -455,9 +458,9 @@ class CeilOp(UnaryOp):
 class RoundOp(UnaryOp):
     """The nearest integer, halves to even.
 
-    Error: the element type is not a float.
+        %r = tensor.round %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.round %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.round"
@@ -467,9 +470,9 @@ class RoundOp(UnaryOp):
 class ReluOp(UnaryOp):
     """max(x, 0); NaN stays. Any number type.
 
-    Error: the element type is i1.
+        %r = tensor.relu %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.relu %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is i1.
     """
 
     name = "tensor.relu"
@@ -479,9 +482,9 @@ class ReluOp(UnaryOp):
 class SiluOp(UnaryOp):
     """x · sigmoid(x).
 
-    Error: the element type is not a float.
+        %r = tensor.silu %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.silu %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.silu"
@@ -491,9 +494,9 @@ class SiluOp(UnaryOp):
 class SoftplusOp(UnaryOp):
     """log(1 + exp(x)), without overflow.
 
-    Error: the element type is not a float.
+        %r = tensor.softplus %x : tensor<2x4xf32> -> tensor<2x4xf32>
 
-    >>> %r = tensor.softplus %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.softplus"
@@ -503,9 +506,9 @@ class SoftplusOp(UnaryOp):
 class NotOp(UnaryOp):
     """Bitwise complement, logical on i1.
 
-    Error: the element type is a float.
+        %r = tensor.not %x : tensor<4xi1> -> tensor<4xi1>
 
-    >>> %r = tensor.not %x : tensor<4xi1> -> tensor<4xi1>
+    Refused: the element type is a float.
     """
 
     name = "tensor.not"
@@ -515,9 +518,9 @@ class NotOp(UnaryOp):
 class IsNanOp(UnaryOp):
     """Whether x is not a number. The result is i1.
 
-    Error: the element type is not a float.
+        %r = tensor.is_nan %x : tensor<4xf32> -> tensor<4xi1>
 
-    >>> %r = tensor.is_nan %x : tensor<4xf32> -> tensor<4xi1>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.is_nan"
@@ -527,9 +530,9 @@ class IsNanOp(UnaryOp):
 class IsInfOp(UnaryOp):
     """Whether x is +inf or -inf. The result is i1.
 
-    Error: the element type is not a float.
+        %r = tensor.is_inf %x : tensor<4xf32> -> tensor<4xi1>
 
-    >>> %r = tensor.is_inf %x : tensor<4xf32> -> tensor<4xi1>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.is_inf"
@@ -539,35 +542,35 @@ class IsInfOp(UnaryOp):
 class LeakyReluOp(UnaryOp):
     """x where x ≥ 0, alpha · x elsewhere.
 
-    Error: the element type is not a float.
+        %r = tensor.leaky_relu %x {alpha = 2.000000e-01 : f64} : tensor<4xf32> -> tensor<4xf32>
 
-    >>> %r = tensor.leaky_relu %x {alpha = 2.000000e-01 : f64} : tensor<4xf32> -> tensor<4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.leaky_relu"
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(0.01, 64))
+    alpha = prop_def(Float, default_value=FloatAttr(0.01, 64))
 
 
 @irdl_op_definition
 class EluOp(UnaryOp):
     """x where x > 0, alpha · (exp(x) - 1) elsewhere.
 
-    Error: the element type is not a float.
+        %r = tensor.elu %x {alpha = 5.000000e-01 : f64} : tensor<4xf32> -> tensor<4xf32>
 
-    >>> %r = tensor.elu %x {alpha = 5.000000e-01 : f64} : tensor<4xf32> -> tensor<4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.elu"
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(1.0, 64))
+    alpha = prop_def(Float, default_value=FloatAttr(1.0, 64))
 
 
 @irdl_op_definition
 class ClipOp(UnaryOp):
     """x limited to [min, max]; a bound that is left out does not limit. NaN stays. Bounds round to the element type.
 
-    Error: the element type is i1; a bound on integers is not an integer of their range; min is above max.
+        %r = tensor.clip %x {min = 0.000000e+00 : f64, max = 6.000000e+00 : f64} : tensor<4xf32> -> tensor<4xf32>
 
-    >>> %r = tensor.clip %x {min = 0.000000e+00 : f64, max = 6.000000e+00 : f64} : tensor<4xf32> -> tensor<4xf32>
+    Refused: the element type is i1; a bound on integers is not an integer of their range; min is above max.
     """
 
     name = "tensor.clip"
@@ -580,9 +583,9 @@ class GeluOp(UnaryOp):
     """x · Φ(x), Φ being the normal distribution: ½x(1 + erf(x/√2)), or with `approximate = "tanh"`
     ½x(1 + tanh(√(2/π)(x + 0.044715x³))).
 
-    Error: the element type is not a float; approximate is neither "none" nor "tanh".
+        %r = tensor.gelu %x {approximate = "tanh"} : tensor<4xf32> -> tensor<4xf32>
 
-    >>> %r = tensor.gelu %x {approximate = "tanh"} : tensor<4xf32> -> tensor<4xf32>
+    Refused: the element type is not a float; approximate is neither "none" nor "tanh".
     """
 
     name = "tensor.gelu"
@@ -593,14 +596,14 @@ class GeluOp(UnaryOp):
 class HardSigmoidOp(UnaryOp):
     """alpha · x + beta limited to [0, 1].
 
-    Error: the element type is not a float.
+        %r = tensor.hard_sigmoid %x {alpha = 2.500000e-01 : f64} : tensor<4xf32> -> tensor<4xf32>
 
-    >>> %r = tensor.hard_sigmoid %x {alpha = 2.500000e-01 : f64} : tensor<4xf32> -> tensor<4xf32>
+    Refused: the element type is not a float.
     """
 
     name = "tensor.hard_sigmoid"
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(0.2, 64))
-    beta = prop_def(FloatAttr, default_value=FloatAttr(0.5, 64))
+    alpha = prop_def(Float, default_value=FloatAttr(0.2, 64))
+    beta = prop_def(Float, default_value=FloatAttr(0.5, 64))
 
 
 @irdl_op_definition
@@ -608,9 +611,9 @@ class CastOp(UnaryOp):
     """x in the element type `to`. Floats round to nearest even; floats to integers truncate toward zero, and what lies
     outside the integer's range is unspecified; integers to narrower integers wrap; anything to i1 is x ≠ 0.
 
-    Error: `to` is no element type of Headrace.
+        %r = tensor.cast %x {to = "bf16"} : tensor<4xf32> -> tensor<4xbf16>
 
-    >>> %r = tensor.cast %x {to = "bf16"} : tensor<4xf32> -> tensor<4xbf16>
+    Refused: `to` is no element type of Headrace.
     """
 
     name = "tensor.cast"
@@ -621,9 +624,9 @@ class CastOp(UnaryOp):
 class SelectOp(TensorOp):
     """on_true where the condition holds, on_false elsewhere; all three broadcast.
 
-    Error: the condition is not i1; on_true and on_false have different element types; shapes do not broadcast.
+        %r = tensor.select %c, %a, %b : tensor<4x1xi1>, tensor<4x4xf32>, tensor<f32> -> tensor<4x4xf32>
 
-    >>> %r = tensor.select %c, %a, %b : tensor<4x1xi1>, tensor<4x4xf32>, tensor<f32> -> tensor<4x4xf32>
+    Refused: the condition is not i1; on_true and on_false have different element types; shapes do not broadcast.
     """
 
     name = "tensor.select"

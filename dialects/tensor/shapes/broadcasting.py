@@ -1,4 +1,4 @@
-"""What shape rules of several families share: axes, broadcasting and how a broadcast operand follows the result."""
+"""What shape rules of several families share: element types, broadcasting, how a broadcast operand follows the result."""
 
 from __future__ import annotations
 
@@ -11,13 +11,6 @@ SIGNED = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64")
 UNSIGNED = ("ui8", "ui16", "ui32", "ui64")
 NUMERIC = SIGNED + UNSIGNED
 INTEGERS = ("i1", "i8", "i16", "i32", "i64", *UNSIGNED)
-
-
-def axis_of(axis: int, rank: int, what: str = "axis") -> int:
-    """`axis` counted from the front; negative ones count from the back. `ShapeError` when out of range."""
-    if not -rank <= axis < rank:
-        raise ShapeError(f"{what} is {axis} but the operand has {rank} dims")
-    return axis % rank
 
 
 def one_dtype(operands: Sequence[TT], names: Sequence[str]) -> str:
