@@ -1,0 +1,510 @@
+"""Placement: which site each unit of each group takes. Problem, solver and checker in plain NumPy, no IR.
+
+A *group* is a number of like units (one `rdu` op with a list of sites). A *net* joins units of two groups pair by pair
+and weighs them by bandwidth (vector words per cycle). The cost of a placement is Σ weight × Manhattan distance over all
+pairs, in words · hops per cycle: the switches' total work.
+
+The solver makes several constructive starts, keeps the best, and refines it by annealing: batches of proposed moves
+(one unit to a free site, or two units of a kind swapped) are evaluated at once, and of the accepted ones those that
+touch neither each other's sites nor each other's neighbours are made, so that the cost stays exact. Seeded; the budget is a
+number of moves; the same problem, seed and budget give the same placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.dialects.machine.device import UNIT_KINDS, Device
+from headrace.dialects.support.diagnostics import Collector, CompileError
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+DEFAULT_MOVES = 100
+"""Default budget: proposed moves per unit."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """`count` like units of a kind ('pcu', 'pmu', 'agcu')."""
+
+    name: str
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Net:
+    """Connections from units of group `source` to units of group `target`.
+
+    `pairs` [n, 2] are unit numbers within the groups; `weight` is the bandwidth of one pair, in vector words per cycle.
+    """
+
+    source: int
+    target: int
+    pairs: Ints
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class PlacementProblem:
+    """Groups and nets to be placed on a mesh whose legal sites are listed per kind, as an array [n, 2] of (x, y)."""
+
+    mesh: tuple[int, int]
+    sites: Mapping[str, Ints]
+    groups: tuple[Group, ...]
+    nets: tuple[Net, ...]
+
+    @staticmethod
+    def on(device: Device, groups: Sequence[Group], nets: Sequence[Net]) -> PlacementProblem:
+        """The problem on all sites of a device."""
+        sites = {kind: np.array(device.sites(kind), np.int64).reshape(-1, 2) for kind in UNIT_KINDS}
+        return PlacementProblem(device.mesh, sites, tuple(groups), tuple(nets))
+
+    @cached_property
+    def offsets(self) -> Ints:
+        """First unit number of each group, and the number of units at the end."""
+        return np.cumsum([0, *(g.count for g in self.groups)])
+
+    @cached_property
+    def edges(self) -> tuple[Ints, Ints, Floats]:
+        """All pairs as unit numbers (source, target) and weight, net by net."""
+        a = [self.offsets[n.source] + n.pairs[:, 0] for n in self.nets]
+        b = [self.offsets[n.target] + n.pairs[:, 1] for n in self.nets]
+        w = [np.full(len(n.pairs), n.weight, np.float64) for n in self.nets]
+        none = np.zeros(0, np.int64)
+        return np.concatenate([none, *a]), np.concatenate([none, *b]), np.concatenate([np.zeros(0), *w])
+
+    def check(self) -> None:
+        """Refuse a problem that no placement can solve: CompileError `too-many-units` lists every kind that is short,
+        `bad-placement-problem` every net whose pairs name no unit."""
+        found = Collector()
+        for kind in sorted({g.kind for g in self.groups}):
+            members = sorted((g for g in self.groups if g.kind == kind), key=lambda g: -g.count)
+            need, have = sum(g.count for g in members), len(self.sites.get(kind, ()))
+            if need > have:
+                largest = ", ".join(f"'{g.name}' {g.count}" for g in members[:3])
+                found.add(
+                    "too-many-units",
+                    f"{need} units of kind {kind} do not fit {have} sites",
+                    why=f"largest groups: {largest}",
+                    fix="cut the section, lower the parallel factors, or choose a larger device",
+                )
+        for index, net in enumerate(self.nets):
+            known = 0 <= net.source < len(self.groups) and 0 <= net.target < len(self.groups)
+            counts = [self.groups[net.source].count, self.groups[net.target].count] if known else [0, 0]
+            pairs = net.pairs
+            if not known or pairs.ndim != 2 or pairs.shape[1] != 2 or (pairs < 0).any() or (pairs >= counts).any():
+                found.add(
+                    "bad-placement-problem", f"net {index} ({net.source} → {net.target}) names units that are not"
+                )
+            elif not 0 <= net.weight < np.inf:
+                found.add("bad-placement-problem", f"net {index} has weight {net.weight}")
+        found.raise_if_any()
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """A solution: for each group an array [count, 2] of (x, y), its cost and how it came about.
+
+    `starts` are the costs of the constructive starts by name, the winner first; `moves` the number of moves tried.
+    """
+
+    positions: tuple[Ints, ...]
+    cost: float
+    lower_bound: float
+    starts: tuple[tuple[str, float], ...] = field(default=())
+    moves: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """Cost over lower bound (1 = proven optimal; 1 when there is nothing to connect)."""
+        return self.cost / self.lower_bound if self.lower_bound else 1.0
+
+
+# The problem as flat arrays.
+
+
+class _Flat:
+    """Units and sites as flat arrays; units of all groups in a row, sites of all kinds in a row."""
+
+    def __init__(self, problem: PlacementProblem) -> None:
+        kinds = [k for k in problem.sites if any(g.kind == k for g in problem.groups)]
+        self.columns, self.rows = problem.mesh
+        self.units = int(problem.offsets[-1])
+        counts = [g.count for g in problem.groups]
+        self.kind = np.repeat([kinds.index(g.kind) for g in problem.groups], counts).astype(np.int64)
+        self.group = np.repeat(np.arange(len(counts)), counts)
+        listed = [problem.sites[k] for k in kinds] or [np.zeros((0, 2), np.int64)]
+        self.first = np.cumsum([0, *map(len, listed)])
+        self.x, self.y = np.concatenate(listed).T.copy()
+        self.site_kind = np.repeat(np.arange(len(listed)), [len(s) for s in listed])
+        self.kinds = len(listed)
+        self.near = np.stack([self._nearest(k) for k in range(self.kinds)])
+        self._neighbours(*problem.edges)
+
+    def _nearest(self, kind: int) -> Ints:
+        """[columns, rows]: a site of the kind nearest to each switch, by two sweeps along each axis."""
+        xs, ys = (v[self.first[kind] : self.first[kind + 1]] for v in (self.x, self.y))
+        site = np.full((self.columns, self.rows), -1)
+        site[xs, ys] = np.arange(self.first[kind], self.first[kind + 1])
+        far = np.where(site >= 0, 0, self.columns + self.rows)
+        for there, table in ((far, site), (far.T, site.T)):
+            for lines in (range(1, len(there)), range(len(there) - 2, -1, -1)):
+                step = -1 if lines.step > 0 else 1
+                for line in lines:
+                    better = there[line + step] + 1 < there[line]
+                    np.copyto(there[line], there[line + step] + 1, where=better)
+                    np.copyto(table[line], table[line + step], where=better)
+        return site
+
+    def _neighbours(self, a: Ints, b: Ints, w: Floats) -> None:
+        """Both directions of every pair, parallel pairs merged, as rows of a compressed matrix."""
+        keep = (a != b) & (w > 0)
+        a, b, w = a[keep], b[keep], w[keep]
+        self.scale = float(w.mean()) if len(w) else 1.0
+        key, inverse = np.unique(np.minimum(a, b) * self.units + np.maximum(a, b), return_inverse=True)
+        self.weight = np.bincount(inverse, w, len(key)) / self.scale
+        self.low, self.high = key // max(self.units, 1), key % max(self.units, 1)
+        ends = np.concatenate([self.low, self.high])
+        order = np.argsort(ends, kind="stable")
+        self.to = np.concatenate([self.high, self.low])[order]
+        self.to_weight = np.concatenate([self.weight, self.weight])[order]
+        self.begin = np.searchsorted(ends[order], np.arange(self.units + 1))
+        self.degree = np.diff(self.begin)
+
+    def cost(self, at: Ints) -> float:
+        """Σ weight × distance of the placement `at` (site of each unit), weights scaled."""
+        x, y = self.x[at], self.y[at]
+        far = np.abs(x[self.low] - x[self.high]) + np.abs(y[self.low] - y[self.high])
+        return float(self.weight @ far)
+
+
+# Constructive starts.
+
+
+def _levels(problem: PlacementProblem) -> Ints:
+    """Topological order of the groups (a cycle is cut where it closes): the rank of each group."""
+    count = len(problem.groups)
+    after: list[list[int]] = [[] for _ in range(count)]
+    waits = [0] * count
+    for source, target in dict.fromkeys((n.source, n.target) for n in problem.nets if n.source != n.target):
+        after[source].append(target)
+        waits[target] += 1
+    ready = [g for g in range(count) if not waits[g]]
+    heapify(ready)
+    rank, left = np.zeros(count, np.int64), dict.fromkeys(range(count))
+    for position in range(count):
+        group = heappop(ready) if ready else next(iter(left))  # in a cycle: the first group that is left
+        if group not in left:
+            group = next(iter(left))
+        del left[group]
+        rank[group] = position
+        for target in after[group]:
+            waits[target] -= 1
+            if not waits[target] and target in left:
+                heappush(ready, target)
+    return rank
+
+
+def _grow(flat: _Flat, rank: Ints, prefer: Floats, by_lane: bool) -> Ints:
+    """One unit after the other on the free site that is nearest to its placed neighbours; `prefer` decides among equals.
+
+    `by_lane`: next is the unit most strongly tied to those placed (lanes of a pipeline one after another); else the
+    groups go one after the other in the order of `rank`.
+    """
+    at = np.full(flat.units, -1)
+    order = np.lexsort((np.arange(flat.units), rank[flat.group])) if flat.units else np.zeros(0, np.int64)
+    place_in_order = np.empty(flat.units, np.int64)
+    place_in_order[order] = np.arange(flat.units)
+    columns, rows = np.arange(flat.columns), np.arange(flat.rows)
+    spans = [slice(int(flat.first[k]), int(flat.first[k + 1])) for k in range(flat.kinds)]
+    xs, ys = [flat.x[s] for s in spans], [flat.y[s] for s in spans]
+    penalty = [prefer[s].copy() for s in spans]
+    px, py = np.zeros(flat.units, np.int64), np.zeros(flat.units, np.int64)
+
+    def put(unit: int) -> Ints:
+        near = slice(int(flat.begin[unit]), int(flat.begin[unit + 1]))
+        to = flat.to[near]
+        placed = at[to] >= 0
+        kind = int(flat.kind[unit])
+        total = penalty[kind]
+        if placed.any():
+            w, friends = flat.to_weight[near][placed], to[placed]
+            across = w @ np.abs(columns - px[friends][:, None])
+            along = w @ np.abs(rows - py[friends][:, None])
+            total = total + across[xs[kind]] + along[ys[kind]]
+        best = int(total.argmin())
+        penalty[kind][best] = np.inf
+        at[unit] = spans[kind].start + best
+        px[unit], py[unit] = xs[kind][best], ys[kind][best]
+        return near
+
+    if not by_lane:
+        for unit in order.tolist():
+            put(unit)
+        return at
+    tie = [0.0] * flat.units
+    heap: list[tuple[float, int, int]] = []
+    for seed in order.tolist():
+        if at[seed] >= 0:
+            continue
+        heap.append((0.0, 0, seed))
+        while heap:
+            strength, _, unit = heappop(heap)
+            if at[unit] >= 0 or -strength < tie[unit]:
+                continue
+            near = put(unit)
+            for friend, w in zip(flat.to[near].tolist(), flat.to_weight[near].tolist(), strict=True):
+                if at[friend] < 0:
+                    tie[friend] += w
+                    heappush(heap, (-tie[friend], int(place_in_order[friend]), friend))
+    return at
+
+
+def _preferences(flat: _Flat, lanes: int) -> dict[str, Floats]:
+    """Ways to fill the chip when nothing else decides, as a small penalty per site (< the least useful gain)."""
+    x, y = flat.x, flat.y
+    strip = y // lanes
+    forward = np.where(strip % 2, flat.columns - 1 - x, x)
+    column = np.where(forward % 2, lanes - 1 - y % lanes, y % lanes)
+    snake = (strip * flat.columns + forward) * lanes + column
+    rows = y * flat.columns + x
+    corner = x + y
+    tiny = 1e-3 * float(flat.weight.min(initial=1.0))
+    return {
+        name: v * (tiny / max(1, int(v.max(initial=1))))
+        for name, v in (("snake", snake), ("rows", rows), ("corner", corner))
+    }
+
+
+# Refinement.
+
+
+def _anneal(flat: _Flat, at: Ints, seed: int, moves: int) -> tuple[Ints, int]:
+    """Refine a placement; the best one met and the number of moves tried."""
+    movable = np.flatnonzero(flat.degree)
+    if not len(movable) or moves <= 0:
+        return at, 0
+    rng = np.random.default_rng(seed)
+    batch = int(min(max(16, len(movable) // 3), 512))
+    rounds = max(1, moves // batch)
+    at, best = at.copy(), at.copy()
+    owner = np.full(len(flat.x), -1)
+    owner[at] = np.arange(flat.units)
+    cost = lowest = flat.cost(at)
+    mean = cost / max(1, len(flat.weight))
+    hot, cold = 0.3 * max(mean, 0.3), 0.03
+    nobody = len(flat.x)
+    claim = np.full(len(flat.x) + 1, nobody)
+    mover = np.full(flat.units + 1, nobody)
+    for step in range(rounds):
+        progress = step / rounds
+        heat = hot * (cold / hot) ** progress
+        reach = max(1, round((1 - progress) * 6))
+        unit = movable[rng.integers(0, len(movable), batch)]
+        edge = flat.begin[unit] + (rng.random(batch) * flat.degree[unit]).astype(np.int64)
+        friend = at[flat.to[edge]]
+        jitter = rng.integers(-reach, reach + 1, (2, batch))
+        goal_x = np.clip(flat.x[friend] + jitter[0], 0, flat.columns - 1)
+        goal_y = np.clip(flat.y[friend] + jitter[1], 0, flat.rows - 1)
+        source, target = at[unit], flat.near[flat.kind[unit], goal_x, goal_y]
+        other = owner[target]
+        gain = _gain(flat, at, unit, source, target, other) + _gain(flat, at, other, target, source, unit)
+        accept = (gain < heat * -np.log(rng.random(batch))) & (source != target)
+        chosen = np.flatnonzero(accept)
+        if not len(chosen):
+            continue
+        # Of the accepted moves keep those that are first on both their sites and have no neighbour that moves too.
+        first, second = source[chosen], target[chosen]
+        claim[first[::-1]] = chosen[::-1]
+        np.minimum.at(claim, second, chosen)
+        np.minimum.at(claim, first, chosen)
+        chosen = chosen[(claim[first] == chosen) & (claim[second] == chosen)]
+        claim[first] = nobody
+        claim[second] = nobody
+        mover[unit[chosen]] = chosen
+        mover[other[chosen]] = chosen
+        mover[-1] = nobody
+        alone = _earliest(flat, mover, unit[chosen], chosen) & _earliest(flat, mover, other[chosen], chosen)
+        mover[unit[chosen]] = nobody
+        mover[other[chosen]] = nobody
+        chosen = chosen[alone]
+        moving, swapped = unit[chosen], other[chosen]
+        owner[source[chosen]] = swapped
+        owner[target[chosen]] = moving
+        at[moving] = target[chosen]
+        back = swapped >= 0
+        at[swapped[back]] = source[chosen][back]
+        cost += float(gain[chosen].sum())
+        if cost < lowest - 1e-9:
+            lowest = cost
+            best[:] = at
+    return best, rounds * batch
+
+
+def _spread(flat: _Flat, units: Ints) -> tuple[Ints, Ints]:
+    """Positions in the neighbour lists of all `units` (-1 has none), and which entry of `units` each belongs to."""
+    count = np.where(units >= 0, flat.degree[units], 0)
+    owner = np.repeat(np.arange(len(units)), count)
+    start = flat.begin[units] - np.concatenate([[0], np.cumsum(count)[:-1]])
+    return start[owner] + np.arange(len(owner)), owner
+
+
+def _gain(flat: _Flat, at: Ints, units: Ints, old: Ints, new: Ints, partner: Ints) -> Floats:
+    """Change of cost when each unit moves from `old` to `new`, edges to its swap partner apart."""
+    where, owner = _spread(flat, units)
+    friend = flat.to[where]
+    fx, fy = flat.x[at[friend]], flat.y[at[friend]]
+    o, n = old[owner], new[owner]
+    change = np.abs(flat.x[n] - fx) + np.abs(flat.y[n] - fy) - np.abs(flat.x[o] - fx) - np.abs(flat.y[o] - fy)
+    change = change * flat.to_weight[where]
+    change[friend == partner[owner]] = 0.0
+    return np.bincount(owner, change, len(units))
+
+
+def _earliest(flat: _Flat, mover: Ints, units: Ints, index: Ints) -> npt.NDArray[np.bool_]:
+    """Whether no neighbour of each unit belongs to an earlier move than the unit's own."""
+    where, owner = _spread(flat, units)
+    late = mover[flat.to[where]] < index[owner]
+    return np.bincount(owner, late, len(units)) == 0
+
+
+# Bound, solver, checker.
+
+
+def lower_bound(problem: PlacementProblem) -> float:
+    """A cost that no placement can beat: at most M(d) units of a kind lie within distance d of any one unit, so the
+    neighbours of a unit, heaviest first, are at least as far as that allows. Pairs are charged to their lower end, to
+    their upper end, or half to each, whichever gives the most."""
+    flat = _Flat(problem)
+    return _bound(flat) * flat.scale
+
+
+def _bound(flat: _Flat) -> float:
+    if not len(flat.weight):
+        return 0.0
+    lows = _charged(flat, flat.low, flat.high)
+    highs = _charged(flat, flat.high, flat.low)
+    both = _charged(flat, np.concatenate([flat.low, flat.high]), np.concatenate([flat.high, flat.low]))
+    return max(lows, highs, both / 2)
+
+
+def _charged(flat: _Flat, unit: Ints, friend: Ints) -> float:
+    weight = np.tile(flat.weight, len(unit) // len(flat.weight))
+    kinds = flat.kind[unit] * flat.kinds + flat.kind[friend]
+    order = np.lexsort((-weight, kinds, unit))
+    key = (unit * flat.kinds**2 + kinds)[order]
+    start = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+    size = np.diff(np.concatenate([start, [len(key)]]))
+    rank = np.arange(len(key)) - np.repeat(start, size)
+    total = 0.0
+    for pair in np.unique(kinds).tolist():
+        here = kinds[order] == pair
+        profile = _profile(flat, pair // flat.kinds, pair % flat.kinds, int(rank[here].max()) + 1)
+        total += float(weight[order][here] @ profile[rank[here]])
+    return total
+
+
+def _profile(flat: _Flat, kind: int, friend: int, count: int) -> Ints:
+    """Least distance from a site of `kind` to its i-th nearest site of `friend`, over all sites of `kind`."""
+    size = flat.columns + flat.rows
+    # In coordinates x + y and x - y a Manhattan ball is a square: sums over squares by an integral image.
+    image = np.zeros((2 * size + 1, 2 * size + 1), np.int64)
+    span = slice(int(flat.first[friend]), int(flat.first[friend + 1]))
+    np.add.at(image, (flat.x[span] + flat.y[span] + 1, flat.x[span] - flat.y[span] + flat.rows + 1), 1)
+    image = image.cumsum(0).cumsum(1)
+    span = slice(int(flat.first[kind]), int(flat.first[kind + 1]))
+    u, v = flat.x[span] + flat.y[span] + 1, flat.x[span] - flat.y[span] + flat.rows + 1
+    found = np.zeros(count, np.int64)
+    reached = 0
+    for distance in range(size + 1):
+        top, bottom = np.clip(u - distance - 1, 0, 2 * size), np.clip(u + distance, 0, 2 * size)
+        left, right = np.clip(v - distance - 1, 0, 2 * size), np.clip(v + distance, 0, 2 * size)
+        inside = image[bottom, right] - image[top, right] - image[bottom, left] + image[top, left]
+        most = int(inside.max(initial=0)) - (kind == friend)
+        if most > reached:
+            found[reached:most] = distance
+            reached = most
+        if reached >= count:
+            break
+    return found
+
+
+def solve_placement(problem: PlacementProblem, seed: int = 0, moves: int | None = None) -> Placement:
+    """Place the groups. `moves`: proposed moves in all (None: `DEFAULT_MOVES` per unit, 0: the best start as it is).
+
+    CompileError `too-many-units` or `bad-placement-problem`. The answer has passed `check_placement`.
+    """
+    problem.check()
+    flat = _Flat(problem)
+    rank = _levels(problem)
+    counts = [g.count for g in problem.groups if g.kind != "agcu"] or [1]
+    lanes = int(np.clip(np.median(counts), 2, flat.rows))
+    preferences = _preferences(flat, lanes)
+    tries = [("snake", True), ("rows", True), ("rows", False), ("corner", False)]
+    starts: list[tuple[str, float, Ints]] = []
+    for name, by_lane in tries:
+        at = _grow(flat, rank, preferences[name], by_lane)
+        starts.append((f"{name} by {'lane' if by_lane else 'group'}", flat.cost(at), at))
+    starts.sort(key=lambda start: start[1])  # stable: the first of equals wins
+    budget = DEFAULT_MOVES * flat.units if moves is None else moves
+    at, tried = _anneal(flat, starts[0][2], seed, budget)
+    site = np.stack([flat.x[at], flat.y[at]], axis=1)
+    positions = tuple(np.split(site, problem.offsets[1:-1]))
+    placement = Placement(
+        positions,
+        flat.cost(at) * flat.scale,
+        _bound(flat) * flat.scale,
+        tuple((name, cost * flat.scale) for name, cost, _ in starts),
+        tried,
+    )
+    check_placement(problem, placement)
+    return placement
+
+
+def wirelength(problem: PlacementProblem, positions: Sequence[Ints]) -> float:
+    """Σ weight × Manhattan distance over all pairs, in words · hops per cycle."""
+    everything = np.concatenate([np.zeros((0, 2), np.int64), *positions])
+    a, b, w = problem.edges
+    return float(w @ np.abs(everything[a] - everything[b]).sum(axis=1)) if len(w) else 0.0
+
+
+def check_placement(problem: PlacementProblem, placement: Placement) -> None:
+    """Refuse a placement that is not one: CompileError `bad-placement` lists every group off its kind's sites, every
+    site taken twice, and a cost that is not the wirelength."""
+    found = Collector()
+
+    def bad(what: str) -> None:
+        found.add("bad-placement", what)
+
+    taken: dict[str, dict[tuple[int, int], str]] = {}
+    if len(placement.positions) != len(problem.groups):
+        bad(f"{len(placement.positions)} positions for {len(problem.groups)} groups")
+        found.raise_if_any()
+    for group, sites in zip(problem.groups, placement.positions, strict=True):
+        if sites.shape != (group.count, 2):
+            bad(f"group '{group.name}' has {group.count} units and sites of shape {sites.shape}")
+            continue
+        legal = set(map(tuple, problem.sites[group.kind].tolist()))
+        used = taken.setdefault(group.kind, {})
+        for unit, (x, y) in enumerate(sites.tolist()):
+            if (x, y) not in legal:
+                bad(f"unit {unit} of group '{group.name}' is at ({x}, {y}), which is no {group.kind} site")
+            elif (x, y) in used:
+                bad(f"unit {unit} of group '{group.name}' is at ({x}, {y}), which {used[x, y]} has taken")
+            used.setdefault((x, y), f"unit {unit} of group '{group.name}'")
+    found.raise_if_any()
+    cost = wirelength(problem, placement.positions)
+    if not np.isclose(cost, placement.cost, rtol=1e-9, atol=1e-9):
+        bad(f"the cost is {cost}, not {placement.cost}")
+    if placement.lower_bound > cost * (1 + 1e-9):
+        bad(f"the cost {cost} is below its lower bound {placement.lower_bound}")
+    found.raise_if_any()
