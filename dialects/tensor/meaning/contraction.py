@@ -102,20 +102,11 @@ def max_pool(attrs: Attrs, x: Array) -> Array:
     return narrow(total, x.dtype)
 
 
-def counted(window: Window, include_pad: bool) -> list[int]:
-    """How many kernel positions of each window of one spatial dim count in an average."""
-    low, high = (0, window.low + window.size + window.high) if include_pad else (window.low, window.low + window.size)
-    return [
-        sum(low <= i * window.stride + p * window.dilation < high for p in range(window.kernel))
-        for i in range(window.out)
-    ]
-
-
 def divisors(found: tuple[Window, ...], include_pad: bool) -> Array:
     """The number of elements that each window of an average counts, as f64 of the result's spatial shape."""
     total = np.ones((), np.float64)
     for window in found:
-        total = np.multiply.outer(total, np.array(counted(window, include_pad), np.float64))
+        total = np.multiply.outer(total, np.array(window.counted(include_pad), np.float64))
     return total
 
 

@@ -1,4 +1,4 @@
-"""What shape rules of several families share: element types, broadcasting, how a broadcast operand follows the result."""
+"""What shape rules of several families share: element types, broadcasting, how an operand follows the result."""
 
 from __future__ import annotations
 

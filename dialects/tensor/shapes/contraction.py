@@ -132,6 +132,15 @@ class Window:
         """Whether there is nothing but input to read: then blocks of windows read plain blocks of input."""
         return self.low == self.high == 0 and self.reach <= self.size
 
+    def counted(self, include_pad: bool) -> list[int]:
+        """How many kernel positions of each window count in an average: those in the input, or in it and its pads."""
+        start = 0 if include_pad else self.low
+        stop = self.low + self.size + (self.high if include_pad else 0)
+        return [
+            sum(start <= i * self.stride + p * self.dilation < stop for p in range(self.kernel))
+            for i in range(self.out)
+        ]
+
 
 def windows(attrs: Attrs, spatial: Sequence[int], kernel: Sequence[int]) -> tuple[Window, ...]:
     """The windows over each spatial dim; attributes left out are 1 (strides, dilations) or 0 (pads)."""
