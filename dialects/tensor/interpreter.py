@@ -2,8 +2,8 @@
 
     results = run_function(module, "main", {"x": array}, store)
 
-A value is dropped after its last use, so that a model needs memory for its live values only. Weights come from a store by
-memory map; recipes are evaluated when first needed, and once.
+A value is dropped after its last use, so that a model needs memory for its live values only. Weights come from a store
+by memory map; recipes are evaluated when first needed, and once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Plan:
 
 def _plan(block: Block) -> _Plan:
     ops = list(block.ops)
-    last: dict[SSAValue, int] = {value: -1 for value in block.args}
+    last: dict[SSAValue, int] = dict.fromkeys(block.args, -1)
     for i, op in enumerate(ops):
         for value in (*op.results, *op.operands):
             last[value] = i
@@ -104,7 +104,7 @@ class Interpreter:
     def _recipe(self, recipe: RecipeOp) -> Array:
         calls, self._calls = self._calls, [recipe.location]
         try:
-            (array,) = self._block(recipe.body.block, ())
+            (array,) = self._block(recipe.body.block, [])
         finally:
             self._calls = calls
         return array
@@ -119,12 +119,13 @@ class Interpreter:
             )
         return self._functions[name]
 
-    def _block(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
+    def _block(self, block: Block, arguments: list[Array]) -> tuple[Array, ...]:
+        """What a block returns. Empties `arguments`: the caller lets go of them."""
         plan = self._plans.get(block)
         if plan is None:
             plan = self._plans[block] = _plan(block)
         values: dict[SSAValue, Array] = dict(zip(block.args, arguments, strict=True))
-        del arguments
+        arguments.clear()
         for op, dead in zip(plan.ops, plan.dead, strict=True):
             operands = [values[value] for value in op.operands]
             if isinstance(op, ReturnOp | YieldOp):
