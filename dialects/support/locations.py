@@ -44,15 +44,16 @@ def _parts(location: FusedLoc) -> Iterable[Location]:
     return cast("ArrayAttr[Location]", location.locations)
 
 
-def _leaves(location: Location) -> list[Location]:
+def leaves(location: Location) -> list[Location]:
+    """The known locations that a location is fused of, in order; itself when it is not fused."""
     if isinstance(location, FusedLoc):
-        return [leaf for part in _parts(location) for leaf in _leaves(part)]
+        return [leaf for part in _parts(location) for leaf in leaves(part)]
     return [location] if is_known(location) else []
 
 
 def fuse(locations: Iterable[Location]) -> Location:
     """One location for an op that replaces several: their distinct known locations in order."""
-    found = dict.fromkeys(leaf for location in locations for leaf in _leaves(location))
+    found = dict.fromkeys(leaf for location in locations for leaf in leaves(location))
     if not found:
         return UnknownLoc()
     if len(found) == 1:

@@ -1,0 +1,191 @@
+"""Finds the repeated part of a sequence and of the dataflow over it: plain Python, no IR.
+
+A sequence of *steps* in program order, each with a kind (equal kinds may stand for each other) and operands. A *tandem
+repeat* is a stretch whose kinds repeat with some period; `Repeat` is one whose dataflow repeats as well, exactly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+PERIODS = 12  # candidates tried, most voted first
+ROTATIONS = 6  # ways to cut a stretch into periods tried, thinnest cut first
+NEIGHBOURS = 4  # a kind that occurs this often per period still votes for it
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. `kind` says what it computes but for operands; `detail` may differ between repeats if no operand comes
+    from inside the repeat (the step is then left outside). `operands` are (step number, result number), or (-1, token)
+    for a value from outside the sequence."""
+
+    kind: int
+    detail: Hashable
+    operands: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Kinds repeat with `period` from `start`, `length` steps in all (at least two periods)."""
+
+    start: int
+    length: int
+    period: int
+
+    @property
+    def saved(self) -> int:
+        """Steps that need not be there if the period is there once."""
+        return (self.length // self.period - 1) * self.period
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """`count` iterations of `period` steps from `start`, isomorphic in kinds, details and dataflow.
+
+    `body` are the offsets of the steps inside the repeated part, in order; `outside` those whose details differ. For each
+    step in `body`, `sources` says for each operand which earlier body step (offset, result) it comes from within the same
+    iteration, or None: a parameter.
+    """
+
+    start: int
+    period: int
+    count: int
+    body: tuple[int, ...]
+    outside: tuple[int, ...]
+    sources: dict[int, tuple[tuple[int, int] | None, ...]]
+
+    @property
+    def saved(self) -> int:
+        """Steps that need not be there if the body is there once."""
+        return (self.count - 1) * len(self.body)
+
+
+def stretches(kinds: Sequence[int]) -> list[Stretch]:
+    """Tandem repeats of a sequence, the one that saves most first; ties go to the shorter period, then to the earlier.
+
+    Periods are voted for by the distances between occurrences of a kind, so that the search is near linear.
+    """
+    positions: dict[int, list[int]] = {}
+    for i, kind in enumerate(kinds):
+        positions.setdefault(kind, []).append(i)
+    votes: Counter[int] = Counter()
+    for at in positions.values():
+        for near in range(1, NEIGHBOURS + 1):
+            votes.update(b - a for a, b in zip(at, at[near:], strict=False))
+    found: list[Stretch] = []
+    for period, _ in sorted(votes.items(), key=lambda item: (-item[1], item[0]))[:PERIODS]:
+        found += _runs(kinds, period)
+    return sorted(found, key=lambda x: (-x.saved, x.period, x.start))
+
+
+def _runs(kinds: Sequence[int], period: int) -> list[Stretch]:
+    found: list[Stretch] = []
+    start = 0
+    last = len(kinds) - period
+    for i in range(last + 1):
+        if i < last and kinds[i] == kinds[i + period]:
+            continue
+        if i - start >= period:
+            found.append(Stretch(start, i - start + period, period))
+        start = i + 1
+    return found
+
+
+def repeats(steps: Sequence[Step], stretch: Stretch) -> list[Repeat]:
+    """The repeats that a stretch holds, the one that saves most first; none when its dataflow does not repeat.
+
+    Of the ways to cut the stretch into periods, those with the fewest values alive at the cut are tried.
+    """
+    count, extra = divmod(stretch.length, stretch.period)
+    alive = _alive(steps, stretch)
+    middle = count // 2 * stretch.period
+
+    def thinnest(offsets: range) -> list[int]:
+        return sorted(offsets, key=lambda i: (alive[i + middle], i))[:ROTATIONS]
+
+    offsets = thinnest(range(extra + 1))
+    if count > 2:  # one iteration less leaves every cut free
+        offsets += thinnest(range(extra + 1, stretch.period))
+    found: list[Repeat] = []
+    for offset in offsets:
+        start = stretch.start + offset
+        one = _isomorphic(steps, start, stretch.period, (stretch.start + stretch.length - start) // stretch.period)
+        if one is not None:
+            found.append(one)
+    return sorted(found, key=lambda x: -x.saved)
+
+
+def _alive(steps: Sequence[Step], stretch: Stretch) -> list[int]:
+    """How many values made inside the stretch are alive before each of its steps, and still used in it."""
+    first, size = stretch.start, stretch.length
+    last_use: dict[tuple[int, int], int] = {}
+    for i in range(first, first + size):
+        for operand in steps[i].operands:
+            if operand[0] >= first:
+                last_use[operand] = i
+    change = [0] * (size + 1)
+    for (made, _), used in last_use.items():
+        change[made + 1 - first] += 1
+        change[used + 1 - first] -= 1
+    alive, now = [], 0
+    for delta in change:
+        now += delta
+        alive.append(now)
+    return alive
+
+
+def _isomorphic(steps: Sequence[Step], start: int, period: int, count: int) -> Repeat | None:
+    """The longest run of iterations, at least two, that agree with the middle one."""
+    pattern = start + count // 2 * period
+    outside = _varying(steps, start, period, count)
+    body = tuple(t for t in range(period) if t not in outside)
+    sources = {t: _sources(steps, pattern, period, t, outside) for t in body}
+    first, size, run = 0, 0, 0
+    for k in range(count):
+        run = run + 1 if _agrees(steps, start + k * period, pattern, period, sources, outside) else 0
+        if run > size:
+            first, size = k - run + 1, run
+    if size < 2:
+        return None
+    return Repeat(start + first * period, period, size, body, tuple(sorted(outside)), sources)
+
+
+def _varying(steps: Sequence[Step], start: int, period: int, count: int) -> set[int]:
+    """Offsets of steps whose details differ between iterations and that need nothing from inside their iteration."""
+    outside: set[int] = set()
+    for t in range(period):
+        details = {steps[start + k * period + t].detail for k in range(count)}
+        if len(details) == 1:
+            continue
+        inner = False
+        for k in range(count):
+            low = start + k * period
+            inner |= any(low <= made < low + period and made - low not in outside for made, _ in steps[low + t].operands)
+        if not inner:
+            outside.add(t)
+    return outside
+
+
+def _sources(
+    steps: Sequence[Step], low: int, period: int, t: int, outside: set[int]
+) -> tuple[tuple[int, int] | None, ...]:
+    return tuple(
+        (made - low, result) if low <= made < low + period and made - low not in outside else None
+        for made, result in steps[low + t].operands
+    )
+
+
+def _agrees(
+    steps: Sequence[Step],
+    low: int,
+    pattern: int,
+    period: int,
+    sources: dict[int, tuple[tuple[int, int] | None, ...]],
+    outside: set[int],
+) -> bool:
+    return all(
+        steps[low + t].detail == steps[pattern + t].detail and _sources(steps, low, period, t, outside) == wanted
+        for t, wanted in sources.items()
+    )

@@ -1,0 +1,125 @@
+"""What the tensor passes share: the blocks they work on, reading small constants, building and replacing ops in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from xdsl.dialects.builtin import LocationAttr, ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+
+from headrace.dialects.support import dtypes, locations
+from headrace.dialects.tensor.base import create
+from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr
+
+WEIGHT, CONSTANT, RECIPE = "tensor.weight", "tensor.constant", "tensor.recipe"
+SOURCES = (WEIGHT, CONSTANT)
+Scalar = bool | int | float
+
+
+def functions(module: ModuleOp) -> list[FuncOp]:
+    """The functions of a module that have a body, in order."""
+    found: list[FuncOp] = []
+    for op in module.body.block.ops:
+        if isinstance(op, FuncOp) and op.body.blocks:
+            found.append(op)
+    return found
+
+
+def blocks(module: ModuleOp) -> Iterator[Block]:
+    """The body of each function, in order. Tensor programs have one block per function."""
+    for func in functions(module):
+        yield func.body.block
+
+
+def producer(value: SSAValue) -> Operation | None:
+    """The op that makes a value; None for an argument."""
+    return value.op if isinstance(value, OpResult) else None
+
+
+def made_by(value: SSAValue, name: str) -> Operation | None:
+    """The op that makes a value when it is called `name`."""
+    op = producer(value)
+    return op if op is not None and op.name == name else None
+
+
+def shape(value: SSAValue) -> tuple[int, ...]:
+    """The shape of a tensor value."""
+    return cast("TensorType[Any]", value.type).get_shape()
+
+
+def dtype(value: SSAValue) -> str:
+    """The element type name of a tensor value."""
+    return dtypes.from_ir(cast("TensorType[Any]", value.type).get_element_type())
+
+
+def literal(value: SSAValue) -> LiteralAttr | None:
+    """The elements of a value that is a constant."""
+    op = producer(value)
+    return op.value if isinstance(op, ConstantOp) else None
+
+
+def scalar(value: SSAValue) -> Scalar | None:
+    """The one number that all elements of a constant are; None for anything else."""
+    elements = literal(value)
+    return elements.values()[0] if elements is not None and elements.is_splat else None
+
+
+def insert(
+    before: Operation,
+    name: str,
+    operands: Sequence[SSAValue],
+    attrs: Mapping[str, Any] | None = None,
+    location: LocationAttr | None = None,
+) -> SSAValue:
+    """Build a tensor op in front of `before`, at its location unless told otherwise; the first result."""
+    op = create(name, operands, attrs, before.location if location is None else location)
+    block = before.parent
+    assert block is not None
+    block.insert_op_before(op, before)
+    return op.results[0]
+
+
+def replace(op: Operation, values: Sequence[SSAValue]) -> None:
+    """Give the users of `op` other values and erase it."""
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    erase(op)
+
+
+def erase(op: Operation) -> None:
+    """Erase an op that nobody uses."""
+    block = op.parent
+    assert block is not None
+    block.erase_op(op)
+
+
+def unused(op: Operation) -> bool:
+    """Whether no result of `op` has a user."""
+    return all(result.first_use is None for result in op.results)
+
+
+def erase_dead(ops: Iterable[Operation]) -> bool:
+    """Erase those of `ops`, last first, that nobody uses; True if any."""
+    changed = False
+    for op in reversed(list(ops)):
+        if op.parent is not None and unused(op):
+            erase(op)
+            changed = True
+    return changed
+
+
+def users(value: SSAValue) -> list[Operation]:
+    """The ops that use a value, one entry per use."""
+    return [use.operation for use in value.uses]
+
+
+def only_user(value: SSAValue) -> Operation | None:
+    """The op of a value's single use."""
+    return value.get_user_of_unique_use()
+
+
+def where(op: Operation) -> str:
+    """The model location of an op, for a reason."""
+    return locations.of(op)

@@ -1,0 +1,429 @@
+"""Repeated layers as one function called many times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Any, ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import LocationAttr, ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
+from xdsl.traits import IsTerminator
+
+from headrace.dialects.support import locations
+from headrace.dialects.tensor.storage import ConstantOp, WeightOp
+from headrace.passes.analysis.repeats import Repeat, Step, repeats, stretches
+from headrace.passes.infra.base import Pass, option
+from headrace.passes.tensor import _graph
+
+DETAILS = {"tensor.slice": ("starts", "stops")}
+"""Attributes in which two iterations may differ when the op reads nothing of its own iteration: it stays outside."""
+MOVEMENT = frozenset(
+    f"tensor.{name}" for name in ("reshape", "transpose", "broadcast", "slice", "concat", "split", "pad")
+)
+"""A layer of nothing else is no layer."""
+TRIED = 8  # stretches looked at, the one that saves most first
+
+
+@dataclass(frozen=True)
+class OutlineRepeatedLayersPass(Pass):
+    """Make subgraphs that are equal up to weights, small constants and slices of arguments one function.
+
+    Assumes topological order, in which the ops of a layer follow each other (as exporters write them); works best after
+    canonicalize, fuse and cse. Weights, constants and other values that differ become arguments of the function, those
+    that all iterations share are repeated inside or passed; what is used outside becomes results. Slices and reshapes of
+    arguments of the program stay outside. A near miss is not outlined. Numbers do not change. Ops inside the function
+    keep the locations of one iteration, less the prefix that names the layer; a call has the location of the layer it
+    stands for.
+
+    Before: `main` with twelve times the ops of a layer. After:
+
+        func.func @main(%x, …) { %w0 = tensor.weight "0.w" … %1 = func.call @layer(%x, %w0) … %2 = func.call @layer(%1, %w1) … }
+        func.func private @layer(%x, %w) { … }
+    """
+
+    name: ClassVar[str] = "outline-repeated-layers"
+
+    min_ops: int = option(4, "fewest ops that a layer must have", unit="ops", low=1)
+    min_saved: int = option(16, "fewest ops that outlining must save", unit="ops", low=1)
+    min_count: int = option(2, "fewest times that a layer must occur", unit="layers", low=2)
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        changed = False
+        for func in _graph.functions(module):
+            while True:
+                layers = find(func.body.block, self.min_ops, self.min_saved, self.min_count)
+                if layers is None:
+                    break
+                outline(module, func, layers)
+                changed = True
+        return changed
+
+
+@dataclass
+class Layers:
+    """Equal subgraphs: `iterations[k][i]` is op i of iteration k. `sources` says, per op and operand, which op and result
+    of the same iteration it is, or None for a parameter. `order` is a new order for what is left of the block, in which
+    an int stands for the call of that iteration."""
+
+    iterations: list[list[Operation]]
+    sources: list[tuple[tuple[int, int] | None, ...]]
+    order: list[Operation | int] = field(default_factory=list["Operation | int"])
+
+    @property
+    def saved(self) -> int:
+        """Ops that need not be there if the layer is there once."""
+        return (len(self.iterations) - 1) * len(self.sources)
+
+
+class _Kinds:
+    """Numbers for what ops compute: name, attributes and types; equal numbers mean equal in all of these."""
+
+    def __init__(self) -> None:
+        self.types: dict[Attribute, int] = {}
+        self.of_value: dict[SSAValue, int] = {}
+        self.kinds: dict[Any, int] = {}
+
+    def type(self, value: SSAValue) -> int:
+        found = self.of_value.get(value)
+        if found is None:
+            found = self.of_value[value] = self.types.setdefault(value.type, len(self.types))
+        return found
+
+    def of(self, op: Operation) -> tuple[int, Any]:
+        """The kind of an op and its detail, which is not part of it."""
+        names = DETAILS.get(op.name, ())
+        attributes = tuple((key, op.properties[key]) for key in sorted(op.properties) if key not in names)
+        detail = tuple(op.properties.get(name) for name in names)
+        unique = id(op) if op.regions or isinstance(op, CallOp) else None
+        key = (
+            op.name,
+            attributes,
+            tuple(self.type(x) for x in op.operands),
+            tuple(self.type(x) for x in op.results),
+            unique,
+        )
+        return self.kinds.setdefault(key, len(self.kinds)), detail
+
+
+def find(block: Block, min_ops: int, min_saved: int, min_count: int) -> Layers | None:
+    """The repeated layers of a block that save most, or None."""
+    kinds = _Kinds()
+    ops, steps = _steps(block, kinds)
+    best: Layers | None = None
+    for stretch in stretches([step.kind for step in steps])[:TRIED]:
+        if stretch.period < min_ops or (best is not None and stretch.saved + stretch.period <= best.saved):
+            continue
+        for found in repeats(steps, stretch):
+            layers = _layers(ops, found)
+            while _prepend(layers, kinds):
+                pass
+            first = layers.iterations[0]
+            if len(first) < min_ops or len(layers.iterations) < min_count or layers.saved < min_saved:
+                continue
+            if all(op.name in MOVEMENT for op in first) or (best is not None and layers.saved <= best.saved):
+                continue
+            layers.order = _order(block, layers)
+            best = layers if layers.order else best
+    return best
+
+
+def _steps(block: Block, kinds: _Kinds) -> tuple[list[Operation], list[Step]]:
+    """The ops that take part, and the same as steps. Sources, and slices and reshapes of sources and arguments, do not:
+    they float to where they are needed."""
+    ops: list[Operation] = []
+    steps: list[Step] = []
+    outer: dict[SSAValue, int] = {}
+    made: dict[SSAValue, tuple[int, int]] = {}
+    floating: set[SSAValue] = set(block.args)
+    for op in block.ops:
+        if isinstance(op, WeightOp | ConstantOp) or (
+            op.name in ("tensor.slice", "tensor.reshape", "tensor.gather") and floating.issuperset(op.operands)
+        ):
+            # a gather from an argument by an index that is an argument computes; by a constant index it is a view
+            if op.name != "tensor.gather" or _graph.literal(op.operands[1]) is not None:
+                floating.update(op.results)
+                continue
+        if op.has_trait(IsTerminator):
+            continue
+        operands = tuple(made.get(x) or (-1, outer.setdefault(x, len(outer))) for x in op.operands)
+        for result in op.results:
+            made[result] = (len(ops), result.index)
+        kind, detail = kinds.of(op)
+        ops.append(op)
+        steps.append(Step(kind, detail, operands))
+    return ops, steps
+
+
+def _layers(ops: Sequence[Operation], found: Repeat) -> Layers:
+    number = {t: i for i, t in enumerate(found.body)}
+    iterations = [
+        [ops[found.start + k * found.period + t] for t in found.body] for k in range(found.count)
+    ]
+    sources = [tuple(s and (number[s[0]], s[1]) for s in found.sources[t]) for t in found.body]
+    return Layers(iterations, sources)
+
+
+def _prepend(layers: Layers, kinds: _Kinds) -> bool:
+    """Add the iteration before the first if the ops that make the first one's carried values are one, in whatever order
+    they stand (a first layer often holds ops that all layers share)."""
+    first, second = layers.iterations[:2]
+    results = {result: (i, result.index) for i, op in enumerate(first) for result in op.results}
+    pending: list[tuple[int, Operation]] = []
+    for i, sources in enumerate(layers.sources):
+        for o, source in enumerate(sources):
+            carried = results.get(second[i].operands[o]) if source is None else None
+            if carried is not None:
+                value = first[i].operands[o]
+                if not isinstance(value, OpResult) or value.index != carried[1]:
+                    return False
+                pending.append((carried[0], value.op))
+    taken = {op for iteration in layers.iterations for op in iteration}
+    bound: dict[int, Operation] = {}
+    while pending:
+        i, op = pending.pop()
+        if i in bound:
+            if bound[i] is not op:
+                return False
+            continue
+        if op in taken or kinds.of(op) != kinds.of(first[i]):
+            return False
+        bound[i] = op
+        for source, value in zip(layers.sources[i], op.operands, strict=True):
+            if source is None:
+                continue
+            if not isinstance(value, OpResult) or value.index != source[1]:
+                return False
+            pending.append((source[0], value.op))
+    mine = set(bound.values())
+    if len(bound) < len(first) or len(mine) < len(first):
+        return False
+    for i, op in bound.items():
+        for source, value in zip(layers.sources[i], op.operands, strict=True):
+            if source is None and isinstance(value, OpResult) and value.op in mine:
+                return False
+    layers.iterations.insert(0, [bound[i] for i in range(len(first))])
+    return True
+
+
+def _order(block: Block, layers: Layers) -> list[Operation | int]:
+    """An order of the block in which each iteration is one node, as near to the old one as it goes; empty when there is
+    none because something outside both needs an iteration and is needed by it."""
+    node_of: dict[Operation, int] = {}
+    nodes: list[Operation | int] = []
+    group = {op: k for k, iteration in enumerate(layers.iterations) for op in iteration}
+    number: dict[int, int] = {}
+    for op in block.ops:
+        k = group.get(op)
+        if k is None or k not in number:
+            if k is not None:
+                number[k] = len(nodes)
+            node_of[op] = len(nodes)
+            nodes.append(op if k is None else k)
+        else:
+            node_of[op] = number[k]
+    needs: list[set[int]] = [set() for _ in nodes]
+    needed: list[list[int]] = [[] for _ in nodes]
+    for op, node in node_of.items():
+        for value in op.operands:
+            if isinstance(value, OpResult) and node_of[value.op] != node:
+                needs[node].add(node_of[value.op])
+    for node, found in enumerate(needs):
+        for other in found:
+            needed[other].append(node)
+    waiting = [len(found) for found in needs]
+    ready = [node for node, count in enumerate(waiting) if count == 0]
+    heapify(ready)
+    order: list[Operation | int] = []
+    while ready:
+        node = heappop(ready)
+        order.append(nodes[node])
+        for other in needed[node]:
+            waiting[other] -= 1
+            if waiting[other] == 0:
+                heappush(ready, other)
+    return order if len(order) == len(nodes) else []
+
+
+def outline(module: ModuleOp, func: FuncOp, layers: Layers) -> FuncOp:
+    """Make the iterations calls of a new private function; the function."""
+    block = func.body.block
+    iterations = layers.iterations
+    arguments, slots = _parameters(layers)
+    outputs = _results(layers)
+    callee, calls = _function(module, layers, slots, arguments, outputs)
+    module.body.block.insert_op_after(callee, func)
+    for k, call in enumerate(calls):
+        for (i, j), result in zip(outputs, call.results, strict=True):
+            iterations[k][i].results[j].replace_all_uses_with(result)
+    for iteration in iterations:
+        for op in reversed(iteration):
+            _graph.erase(op)
+    for item in layers.order:
+        if not isinstance(item, int):
+            item.detach()
+    block.add_ops(calls[item] if isinstance(item, int) else item for item in layers.order)
+    return callee
+
+
+def _token(value: SSAValue) -> Any:
+    """Equal for values that are surely equal."""
+    op = _graph.producer(value)
+    if isinstance(op, ConstantOp):
+        return op.value
+    if isinstance(op, WeightOp):
+        return op.key.data
+    return value
+
+
+def _parameters(layers: Layers) -> tuple[list[list[SSAValue]], dict[tuple[int, int], int | SSAValue]]:
+    """Per parameter its value in each iteration; per (op, operand) that is none of the layer's own, the number of its
+    parameter, or the source that all iterations share."""
+    arguments: list[list[SSAValue]] = []
+    slots: dict[tuple[int, int], int | SSAValue] = {}
+    known: dict[tuple[Any, ...], int] = {}
+    for i, sources in enumerate(layers.sources):
+        for o, source in enumerate(sources):
+            if source is not None:
+                continue
+            values = [iteration[i].operands[o] for iteration in layers.iterations]
+            tokens = tuple(_token(value) for value in values)
+            shared = len(set(tokens)) == 1 and isinstance(_graph.producer(values[0]), WeightOp | ConstantOp)
+            if shared:
+                slots[i, o] = values[0]
+                continue
+            if tokens not in known:
+                known[tokens] = len(arguments)
+                arguments.append(values)
+            slots[i, o] = known[tokens]
+    return arguments, slots
+
+
+def _results(layers: Layers) -> list[tuple[int, int]]:
+    """The (op, result) that some iteration shows to the outside."""
+    found: dict[tuple[int, int], None] = {}
+    for iteration in layers.iterations:
+        mine = set(iteration)
+        for i, op in enumerate(iteration):
+            for result in op.results:
+                if any(use.operation not in mine for use in result.uses):
+                    found[i, result.index] = None
+    return sorted(found)
+
+
+def _function(
+    module: ModuleOp,
+    layers: Layers,
+    slots: dict[tuple[int, int], int | SSAValue],
+    arguments: list[list[SSAValue]],
+    outputs: list[tuple[int, int]],
+) -> tuple[FuncOp, list[CallOp]]:
+    template = layers.iterations[0]
+    sites = [_site(iteration) for iteration in layers.iterations]
+    body = Block(arg_types=[values[0].type for values in arguments])
+    for argument, values in zip(body.args, arguments, strict=True):
+        argument.location = sites[0]
+        argument.name_hint = _hint(values)
+    shared: dict[Any, SSAValue] = {}
+    copies: list[Operation] = []
+    for i, op in enumerate(template):
+        operands: list[SSAValue] = []
+        for o, source in enumerate(layers.sources[i]):
+            if source is not None:
+                operands.append(copies[source[0]].results[source[1]])
+                continue
+            slot = slots[i, o]
+            operands.append(body.args[slot] if isinstance(slot, int) else _copy(slot, shared, body))
+        copy = op.clone_without_regions(clone_operands=False)
+        copy.operands = operands
+        copy.location = _inner(i, layers, sites)
+        copies.append(copy)
+        body.add_op(copy)
+    last = ReturnOp(*(copies[i].results[j] for i, j in outputs))
+    last.location = copies[-1].location
+    body.add_op(last)
+    name = _free_name(module, "layer")
+    types = [x.type for x in body.args], [x.type for x in last.operands]
+    callee = FuncOp(name, types, Region(body), "private")
+    callee.location = sites[0]
+    calls: list[CallOp] = []
+    for k, site in enumerate(sites):
+        call = CallOp(name, [values[k] for values in arguments], types[1])
+        call.location = site
+        calls.append(call)
+    return callee, calls
+
+
+def _copy(value: SSAValue, shared: dict[Any, SSAValue], body: Block) -> SSAValue:
+    """The source that makes `value`, once more inside the function."""
+    token = _token(value)
+    if token not in shared:
+        op = _graph.producer(value)
+        assert op is not None
+        copy = op.clone_without_regions()
+        body.add_op(copy)
+        shared[token] = copy.results[0]
+    return shared[token]
+
+
+def _free_name(module: ModuleOp, stem: str) -> str:
+    taken = {x.data for op in module.body.block.ops if isinstance(x := op.properties.get("sym_name"), StringAttr)}
+    name, number = stem, 1
+    while name in taken:
+        name, number = f"{stem}_{number}", number + 1
+    return name
+
+
+def _hint(values: Sequence[SSAValue]) -> str | None:
+    """A name for a parameter: what the keys of its weights share at their end."""
+    keys = [op.key.data for value in values[:2] if isinstance(op := _graph.producer(value), WeightOp)]
+    if len(keys) < 2:
+        return values[0].name_hint
+    a, b = keys
+    size = 0
+    while size < min(len(a), len(b)) and a[-1 - size] == b[-1 - size]:
+        size += 1
+    text = re.sub(r"^[^a-zA-Z]+|\W+$", "", a[len(a) - size :])
+    return re.sub(r"\W+", "_", text) or None
+
+
+def _site(iteration: Sequence[Operation]) -> LocationAttr:
+    """The location of a layer: the path that the names of all its ops start with, else all their locations."""
+    names = [leaf.desc.data for op in iteration for leaf in locations.leaves(op.location) if isinstance(leaf, NameLoc)]
+    prefix = _prefix(names)
+    return locations.named(prefix) if prefix else locations.fuse(op.location for op in iteration)
+
+
+def _prefix(names: Sequence[str]) -> str:
+    """The common path of names such as `/h.3/attn/MatMul`, without the last part; empty when there is none."""
+    if not names:
+        return ""
+    low, high = min(names).split("/"), max(names).split("/")
+    size = 0
+    while size < min(len(low), len(high)) - 1 and low[size] == high[size]:
+        size += 1
+    return "/".join(low[:size])
+
+
+def _inner(i: int, layers: Layers, sites: Sequence[LocationAttr]) -> LocationAttr:
+    """The location of op i inside the function: what the names of all iterations share after the layer's path, else that
+    of the first iteration."""
+    found = {_relative(iteration[i].location, site) for iteration, site in zip(layers.iterations, sites, strict=True)}
+    only = found.pop()
+    return only if not found and only is not None else layers.iterations[0][i].location
+
+
+def _relative(location: LocationAttr, site: LocationAttr) -> LocationAttr | None:
+    if not isinstance(site, NameLoc):
+        return None
+    path = site.desc.data + "/"
+    parts: list[LocationAttr] = []
+    for leaf in locations.leaves(location):
+        if not isinstance(leaf, NameLoc) or not leaf.desc.data.startswith(path):
+            return None
+        parts.append(locations.named(leaf.desc.data.removeprefix(path)))
+    return locations.fuse(parts)
