@@ -62,7 +62,8 @@ def _check_range(name: str, field: dataclasses.Field[Any], value: Any, found: Co
     low, high = field.metadata.get("low"), field.metadata.get("high")
     choices = field.metadata.get("choices") or ()
     flag = field.name.replace("_", "-")
-    for item in value if isinstance(value, tuple) else (value,):
+    items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    for item in items:
         if item is None:
             continue
         if choices and item not in choices:

@@ -15,7 +15,7 @@ _EXPORTS = {
     "Runtime": "headrace.compiler",
 }
 
-__all__ = sorted(_EXPORTS)
+__all__ = ["CompileError", "Executable", "Runtime", "compile", "load"]
 
 
 def __getattr__(name: str) -> Any:
