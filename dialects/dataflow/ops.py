@@ -6,7 +6,7 @@ depend on the order in which processes run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import cast
 
@@ -26,7 +26,6 @@ from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
-    ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -37,11 +36,14 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.dataflow.types import StreamType, ViewAttr
 from headrace.dialects.support.access import Stream, View
+from headrace.dialects.support.syntax import parse_view, view_text
 from headrace.dialects.tensor.base import tt
 from headrace.dialects.tensor.shapes import TT
 
@@ -70,6 +72,46 @@ def _check_view(what: str, view: View, stream: Stream, size: int) -> None:
     low, high = view.bounds(shape)
     if low < 0 or high >= size:
         raise VerifyException(f"{what}: the view reaches elements {low} to {high} of {size}")
+
+
+_BUFFER_NUMBERS = ("frames", "copies", "split_dim", "units", "banks")
+
+
+def _parse_writers(parser: Parser) -> tuple[list[UnresolvedOperand], list[View]]:
+    pairs = parser.parse_comma_separated_list(
+        parser.Delimiter.PAREN, lambda: (parser.parse_unresolved_operand(), parse_view(parser))
+    )
+    return [operand for operand, _ in pairs], [view for _, view in pairs]
+
+
+def _print_writers(printer: Printer, ins: Sequence[SSAValue], in_views: Sequence[View]) -> None:
+    printer.print_string(" (")
+    for i, (value, view) in enumerate(zip(ins, in_views, strict=True)):
+        if i:
+            printer.print_string(", ")
+        printer.print_operand(value)
+        printer.print_string(f" {view_text(view)}")
+    printer.print_string(")")
+
+
+def _parse_numbers(parser: Parser, kinds: Mapping[str, Attribute]) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {}
+    for name, value in parser.parse_optional_dictionary_attr_dict().items():
+        if name not in kinds or not isinstance(value, IntegerAttr | FloatAttr):
+            parser.raise_error(f"unknown property {name}; known: {', '.join(kinds)}")
+        number = value.value.data
+        found[name] = FloatAttr(float(number), 64) if kinds[name] == f64 else IntegerAttr(int(number), i64)
+    return found
+
+
+def _print_numbers(printer: Printer, op: IRDLOperation, names: Sequence[str]) -> None:
+    defaults = {name: op.get_irdl_definition().properties[name].default_value for name in names}
+    shown = {n: op.properties[n] for n in names if n in op.properties and op.properties[n] != defaults[n]}
+    if shown:
+        texts = [
+            f"{n} = {v.value.data}" for n, v in shown.items() if isinstance(v, IntegerAttr | FloatAttr)
+        ]
+        printer.print_string(f" {{{', '.join(texts)}}}")
 
 
 @irdl_op_definition
@@ -121,7 +163,7 @@ class SectionOp(IRDLOperation):
 class LoadOp(IRDLOperation):
     """Reads a tensor from off-chip memory as a stream of tiles, through a view of its row-major elements.
 
-    %s = dataflow.load %x #dataflow.view<at 0 [8, 1]> : tensor<4x8xf32> -> !dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>
+        %s = dataflow.load %x at 0 [8, 1] : tensor<4x8xf32> -> !dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>
     """
 
     name = "dataflow.load"
@@ -129,10 +171,29 @@ class LoadOp(IRDLOperation):
     view = prop_def(ViewAttr)
     out = result_def(StreamType)
     traits = traits_def(Pure())
-    assembly_format = "$tensor $view attr-dict `:` type($tensor) `->` type($out)"
 
     def __init__(self, tensor: SSAValue, view: View, out: StreamType) -> None:
         super().__init__(operands=[tensor], result_types=[out], properties={"view": ViewAttr.of(view)})
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LoadOp:
+        tensor = parser.parse_unresolved_operand()
+        view = parse_view(parser)
+        parser.parse_punctuation(":")
+        type = parser.parse_type()
+        parser.parse_punctuation("->")
+        out = parser.parse_type()
+        if not isinstance(out, StreamType):
+            parser.raise_error("expected a stream type")
+        return LoadOp(parser.resolve_operand(tensor, type), view, out)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.tensor)
+        printer.print_string(f" {view_text(self.view.view)} : ")
+        printer.print_attribute(self.tensor.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.out.type)
 
     def verify_(self) -> None:
         _check_view("dataflow.load", self.view.view, stream_of(self.out), tt(self.tensor).elements)
@@ -142,7 +203,10 @@ class LoadOp(IRDLOperation):
 
 @irdl_op_definition
 class StoreOp(IRDLOperation):
-    """Writes streams into a tensor in off-chip memory, each through its view; elements that none writes hold `fill`."""
+    """Writes streams into a tensor in off-chip memory, each through its view; elements that none writes hold `fill`.
+
+    %t = dataflow.store (%s at 0 [8, 1]) : (!dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>) -> tensor<4x8xf32>
+    """
 
     name = "dataflow.store"
     ins = var_operand_def(StreamType)
@@ -150,8 +214,6 @@ class StoreOp(IRDLOperation):
     fill = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(0.0, f64))
     tensor = result_def(AnyTensor)
     traits = traits_def(Pure())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$ins $in_views attr-dict `:` type($ins) `->` type($tensor)"
 
     def __init__(self, ins: Sequence[SSAValue], in_views: Sequence[View], type: Attribute, fill: float = 0.0) -> None:
         super().__init__(
@@ -159,6 +221,26 @@ class StoreOp(IRDLOperation):
             result_types=[type],
             properties={"in_views": view_array(in_views), "fill": FloatAttr(fill, f64)},
         )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> StoreOp:
+        operands, in_views = _parse_writers(parser)
+        properties = _parse_numbers(parser, {"fill": f64})
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+        parser.parse_punctuation("->")
+        result = parser.parse_type()
+        op = StoreOp(parser.resolve_operands(operands, types, parser.pos), in_views, result)
+        op.properties.update(properties)
+        return op
+
+    def print(self, printer: Printer) -> None:
+        _print_writers(printer, self.ins, views(self.in_views))
+        _print_numbers(printer, self, ("fill",))
+        printer.print_string(" : (")
+        printer.print_list(self.ins.types, printer.print_attribute)
+        printer.print_string(") -> ")
+        printer.print_attribute(self.tensor.type)
 
     def verify_(self) -> None:
         if len(self.ins) != len(self.in_views):
@@ -175,6 +257,9 @@ class BufferOp(IRDLOperation):
     and a writer waits while `copies` frames are not yet read by all readers. `frames = 0` means one frame, the whole
     buffer. Elements that no writer writes hold `fill`. `split_dim` and `units` say how the buffer is spread over memory
     units and `banks` how many banks of a unit it takes (0: not decided yet).
+
+        %b = dataflow.buffer [4, 8] (%s at 0 [8, 1]) to (at 0 [1, 8]) {frames = 0}
+          : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<8x4xf32>>
     """
 
     name = "dataflow.buffer"
@@ -190,10 +275,6 @@ class BufferOp(IRDLOperation):
     banks = prop_def(IntegerAttr[IT], default_value=IntegerAttr(0, i64))
     outs = var_result_def(StreamType)
     traits = traits_def(Pure())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = (
-        "$ins $in_views `shape` $shape `to` $out_views attr-dict `:` functional-type($ins, $outs)"
-    )
 
     def __init__(
         self,
@@ -235,6 +316,34 @@ class BufferOp(IRDLOperation):
     def frame_count(self) -> int:
         """How many frames pass in one run of the section."""
         return prod(x.count for x in self.ports[0][0].time[: self.frames.value.data])
+
+    @classmethod
+    def parse(cls, parser: Parser) -> BufferOp:
+        shape = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        operands, in_views = _parse_writers(parser)
+        parser.parse_keyword("to")
+        out_views = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: parse_view(parser))
+        properties = _parse_numbers(parser, dict.fromkeys(_BUFFER_NUMBERS, i64) | {"fill": f64})
+        parser.parse_punctuation(":")
+        type = parser.parse_function_type()
+        outs = list(type.outputs)
+        op = BufferOp(
+            parser.resolve_operands(operands, list(type.inputs), parser.pos),
+            in_views,
+            shape,
+            cast("list[StreamType]", outs),
+            out_views,
+        )
+        op.properties.update(properties)
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {list(self.shape.get_values())}")
+        _print_writers(printer, self.ins, views(self.in_views))
+        printer.print_string(f" to ({', '.join(view_text(v) for v in views(self.out_views))})")
+        _print_numbers(printer, self, (*_BUFFER_NUMBERS, "fill"))
+        printer.print_string(" : ")
+        printer.print_function_type(self.ins.types, self.outs.types)
 
     def verify_(self) -> None:
         if len(self.ins) != len(self.in_views) or len(self.outs) != len(self.out_views):

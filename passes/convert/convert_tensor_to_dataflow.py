@@ -1,0 +1,557 @@
+"""convert-tensor-to-dataflow: functions of tensor ops become functions of sections of stages, buffers and transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from headrace.dialects.dataflow.ops import (
+    BufferOp,
+    GatherOp,
+    LoadOp,
+    ScatterOp,
+    SectionOp,
+    StageOp,
+    StoreOp,
+    YieldOp,
+)
+from headrace.dialects.dataflow.types import StreamType
+from headrace.dialects.support import locations
+from headrace.dialects.support.access import View, identity, row_major
+from headrace.dialects.support.locations import Location
+from headrace.dialects.tensor.base import attributes_of, ir_type, tt
+from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.tensor.storage import ConstantOp, RecipeOp, WeightOp
+from headrace.dialects.tensor.storage import YieldOp as TensorYieldOp
+from headrace.passes.analysis.views import Ref, bases, is_movement, producer, reshape_strides, resolve
+from headrace.passes.infra.base import Pass
+
+
+@dataclass(eq=False)
+class _Source:
+    """Something that sends one stream: an output of a node, or a load of an external tensor."""
+
+    type: TT
+    external: SSAValue | None = None
+    view: View | None = None
+    stream: SSAValue | None = None
+
+
+@dataclass(eq=False)
+class _Memory:
+    """A buffer or a stored tensor: who writes it and who reads it, through which views."""
+
+    type: TT
+    writers: list[tuple[_Source, View]] = field(default_factory=list[tuple[_Source, View]])
+    readers: list[_Reader] = field(default_factory=list["_Reader"])
+    fill: float = 0.0
+    made: bool = False
+
+
+@dataclass(eq=False)
+class _Reader:
+    memory: _Memory
+    view: View
+    type: TT
+    stream: SSAValue | None = None
+
+
+@dataclass(eq=False)
+class _Node:
+    """A process: a stage of tensor ops (none: it copies), a gather or a scatter."""
+
+    kind: str
+    ops: tuple[Operation, ...]
+    inputs: list[_Reader]
+    operands: tuple[SSAValue, ...]
+    outputs: list[_Source]
+    location: Location
+    table: SSAValue | None = None
+    result: SSAValue | None = None
+
+
+def _is_scalar_constant(value: SSAValue) -> bool:
+    op = producer(value)
+    return isinstance(op, ConstantOp) and prod(tt(value).shape) == 1
+
+
+class _Section:
+    """Plans one section: which nodes, which memories, which loads; then writes it."""
+
+    def __init__(self, name: str, own: set[Operation]) -> None:
+        self.name = name
+        self.own = own
+        self.nodes: list[_Node] = []
+        self.sources: dict[SSAValue, _Source] = {}
+        self.scattered: dict[SSAValue, _Node] = {}
+        self.memories: dict[object, _Memory] = {}
+        self.loads: dict[tuple[SSAValue, View, tuple[int, ...]], _Source] = {}
+        self.stores: dict[SSAValue, _Memory] = {}
+
+    # -- planning ------------------------------------------------------------------------------------------------
+
+    def compute(self, op: Operation) -> None:
+        """Plan the process of one compute op."""
+        if self._offchip_gather(op):
+            return
+        if self._offchip_scatter(op):
+            return
+        operands = tuple(v for v in dict.fromkeys(op.operands) if not _is_scalar_constant(v))
+        inputs = [self.read(v) for v in operands]
+        outputs = [_Source(tt(r)) for r in op.results]
+        self.sources.update(zip(op.results, outputs, strict=True))
+        self.nodes.append(_Node("stage", (op,), inputs, operands, outputs, op.location))
+
+    def _offchip_gather(self, op: Operation) -> bool:
+        if op.name != "tensor.gather" or attributes_of(op).get("axis", 0) != 0:
+            return False
+        table = resolve(op.operands[0], self.is_own)
+        if self.is_own(table.root) or not table.contiguous or table.view.offset or table.shape != tt(table.root).shape:
+            return False
+        source = _Source(tt(op.results[0]))
+        self.sources[op.results[0]] = source
+        self.nodes.append(
+            _Node("gather", (op,), [self.read(op.operands[1])], (), [source], op.location, table=table.root)
+        )
+        return True
+
+    def _offchip_scatter(self, op: Operation) -> bool:
+        """Rows of an external tensor replaced at run-time indices: `scatter_nd` with one index per row."""
+        if op.name != "tensor.scatter_nd" or attributes_of(op).get("reduction", "none") != "none":
+            return False
+        data, indices, rows = op.operands
+        base = resolve(data, self.is_own)
+        index, whole = tt(indices), tt(data)
+        if self.is_own(base.root) or base.root is not data or index.shape[-1:] != (1,):
+            return False
+        if len(index.shape) != 2 or tt(rows).shape != (index.shape[0], *whole.shape[1:]):
+            return False
+        node = _Node("scatter", (op,), [], (), [], op.location, table=data, result=op.results[0])
+        flat = resolve(indices, self.is_own)
+        memory = self._root_memory(flat.root)
+        column = Ref(flat.root, View(flat.view.offset, flat.view.strides[:1]), index.shape[:1])
+        node.inputs = [self._reader(memory, column.view, TT(index.shape[:1], index.dtype)), self.read(rows)]
+        self.nodes.append(node)
+        self.scattered[op.results[0]] = node
+        return True
+
+    def is_own(self, value: SSAValue) -> bool:
+        """Whether a value is computed in this section."""
+        return producer(value) in self.own
+
+    def read(self, value: SSAValue) -> _Reader:
+        """A stream that denotes `value`, out of a buffer."""
+        ref = resolve(value, self.is_root)
+        type = tt(value)
+        root = ref.root
+        if self._is_external(root):
+            whole = tt(root).elements
+            if prod(ref.shape) == whole and all(s for n, s in zip(ref.shape, ref.view.strides, strict=True) if n > 1):
+                return self._reader(self._root_memory(root), ref.view, type)
+            return self._read_part(ref, type)
+        return self._reader(self._root_memory(root), ref.view, type)
+
+    def is_root(self, value: SSAValue) -> bool:
+        """Whether a movement result already has a memory of its own here."""
+        return value in self.memories
+
+    def _is_external(self, root: SSAValue) -> bool:
+        op = producer(root)
+        return not self.is_own(root) and (op is None or not is_movement(op))
+
+    def _read_part(self, ref: Ref, type: TT) -> _Reader:
+        shape = tuple(n if s else 1 for n, s in zip(ref.shape, ref.view.strides, strict=True))
+        key = (ref.root, ref.view, shape)
+        if key not in self.memories:
+            memory = self.memories[key] = _Memory(TT(shape, type.dtype))
+            memory.writers.append((self._load(ref.root, ref.view, shape), identity(shape)))
+        dense = row_major(shape)
+        strides = tuple(d if s or n == 1 else 0 for n, s, d in zip(ref.shape, ref.view.strides, dense, strict=True))
+        return self._reader(self.memories[key], View(0, strides), type)
+
+    def _reader(self, memory: _Memory, view: View, type: TT) -> _Reader:
+        reader = _Reader(memory, view, type)
+        memory.readers.append(reader)
+        return reader
+
+    def _load(self, root: SSAValue, view: View, shape: tuple[int, ...]) -> _Source:
+        key = (root, view, shape)
+        if key not in self.loads:
+            self.loads[key] = _Source(TT(shape, tt(root).dtype), root, view)
+        return self.loads[key]
+
+    def _root_memory(self, root: SSAValue) -> _Memory:
+        if root not in self.memories:
+            memory = self.memories[root] = _Memory(tt(root))
+            self._write(root, identity(tt(root).shape), memory, top=True)
+        return self.memories[root]
+
+    def store(self, value: SSAValue) -> None:
+        """Plan `value` as a result of the section."""
+        if value in self.scattered or value in self.stores:
+            return
+        memory = self.stores[value] = _Memory(tt(value))
+        self._write(value, identity(tt(value).shape), memory, top=True)
+
+    def _write(self, value: SSAValue, view: View, memory: _Memory, top: bool = False) -> None:
+        """Let the elements of `value` be written into `memory` through `view`."""
+        op = producer(value)
+        if value in self.sources:
+            memory.writers.append((self.sources[value], view))
+            return
+        if op is None or not is_movement(op):
+            shape = tt(value).shape
+            memory.writers.append((self._load(value, identity(shape), shape), view))
+            return
+        attrs = attributes_of(op)
+        match op.name:
+            case "tensor.transpose":
+                strides = [0] * len(attrs["perm"])
+                for to, source in enumerate(attrs["perm"]):
+                    strides[source] = view.strides[to]
+                self._write(op.operands[0], View(view.offset, tuple(strides)), memory)
+                return
+            case "tensor.reshape":
+                below = tt(op.operands[0]).shape
+                found = reshape_strides(tt(value).shape, view.strides, below)
+                if found is not None:
+                    self._write(op.operands[0], View(view.offset, found), memory)
+                    return
+            case "tensor.concat":
+                axis = attrs["axis"] % len(tt(value).shape)
+                at = view.offset
+                for part in op.operands:
+                    self._write(part, View(at, view.strides), memory)
+                    at += tt(part).shape[axis] * view.strides[axis]
+                return
+            case "tensor.pad" if top:
+                low = attrs["lo"]
+                memory.fill = float(attrs.get("value", 0.0))
+                at = view.offset + sum(n * s for n, s in zip(low, view.strides, strict=True))
+                self._write(op.operands[0], View(at, view.strides), memory)
+                return
+            case _:
+                pass
+        self._copy(value, view, memory, op.location)
+
+    def _copy(self, value: SSAValue, view: View, memory: _Memory, location: Location) -> None:
+        ref = resolve(value)
+        if self._is_external(ref.root) and all(
+            s for n, s in zip(ref.shape, ref.view.strides, strict=True) if n > 1
+        ):
+            memory.writers.append((self._load(ref.root, ref.view, ref.shape), view))
+            return
+        if ref.root is value:
+            reader = self._reader(self._root_memory(value), ref.view, tt(value))
+        else:
+            reader = self.read(value)
+        source = _Source(tt(value))
+        self.nodes.append(_Node("stage", (), [reader], (value,), [source], location))
+        memory.writers.append((source, view))
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def write(self, mapped: dict[SSAValue, SSAValue], results: Sequence[SSAValue], location: Location) -> SectionOp:
+        """The section op; `mapped` gives the new values of externals, `results` the values it must return."""
+        externals = list(
+            dict.fromkeys(
+                [s.external for s in self.loads.values() if s.external is not None]
+                + [n.table for n in self.nodes if n.table is not None]
+            )
+        )
+        self.block = Block(arg_types=[v.type for v in externals])
+        self.inside = dict(zip(externals, self.block.args, strict=True))
+        self.names: dict[str, int] = {}
+        self.scatter_results: dict[SSAValue, SSAValue] = {}
+        for node in self.nodes:
+            self._write_node(node)
+        values: list[SSAValue] = []
+        for value in results:
+            if value in self.scatter_results:
+                values.append(self.scatter_results[value])
+                continue
+            memory = self.stores[value]
+            streams = [self._stream(source) for source, _ in memory.writers]
+            op = StoreOp(streams, [view for _, view in memory.writers], ir_type(memory.type), memory.fill)
+            self._add(op, _where(value, location))
+            values.append(op.tensor)
+        self.block.add_op(YieldOp(values))
+        self.block.last_op.location = location  # pyright: ignore[reportOptionalMemberAccess]
+        section = SectionOp(
+            self.name, [mapped[v] for v in externals], [v.type for v in values], Region(self.block)
+        )
+        section.location = location
+        return section
+
+    def _add(self, op: Operation, location: Location) -> None:
+        op.location = location
+        self.block.add_op(op)
+
+    def _stream(self, source: _Source) -> SSAValue:
+        if source.stream is None:
+            assert source.external is not None and source.view is not None, "a node writes its streams before use"
+            op = LoadOp(self.inside[source.external], source.view, StreamType.of(source.type))
+            self._add(op, _where(source.external, None))
+            source.stream = op.out
+        return source.stream
+
+    def _input(self, reader: _Reader, location: Location) -> SSAValue:
+        memory = reader.memory
+        if not memory.made:
+            memory.made = True
+            op = BufferOp(
+                [self._stream(source) for source, _ in memory.writers],
+                [view for _, view in memory.writers],
+                memory.type.shape,
+                [StreamType.of(r.type) for r in memory.readers],
+                [r.view for r in memory.readers],
+                memory.fill,
+            )
+            made_by = [v.owner.location for v in op.ins if isinstance(v.owner, Operation)]
+            self._add(op, locations.fuse(made_by) if any(map(locations.is_known, made_by)) else location)
+            for r, out in zip(memory.readers, op.outs, strict=True):
+                r.stream = out
+        assert reader.stream is not None
+        return reader.stream
+
+    def _write_node(self, node: _Node) -> None:
+        streams = [self._input(reader, node.location) for reader in node.inputs]
+        if node.kind == "gather":
+            assert node.table is not None
+            op = GatherOp(self.inside[node.table], streams[0], StreamType.of(node.outputs[0].type))
+            self._add(op, node.location)
+            node.outputs[0].stream = op.out
+            return
+        if node.kind == "scatter":
+            assert node.table is not None and node.result is not None
+            op = ScatterOp(self.inside[node.table], streams[0], streams[1])
+            self._add(op, node.location)
+            self.scatter_results[node.result] = op.tensor
+            return
+        block = Block(arg_types=[ir_type(r.type) for r in node.inputs])
+        mapping: dict[SSAValue, SSAValue] = dict(zip(node.operands, block.args, strict=True))
+        out: list[SSAValue] = []
+        for op in node.ops:
+            for value in op.operands:
+                if value not in mapping:
+                    constant = producer(value)
+                    assert constant is not None
+                    copy = constant.clone()
+                    copy.location = op.location
+                    block.add_op(copy)
+                    mapping[value] = copy.results[0]
+            copy = op.clone(mapping)
+            block.add_op(copy)
+            out = list(copy.results)
+        block.add_op(YieldOp(out or [block.args[0]]))
+        block.last_op.location = node.location  # pyright: ignore[reportOptionalMemberAccess]
+        stem = node.ops[0].name.removeprefix("tensor.") if node.ops else "copy"
+        number = self.names[stem] = self.names.get(stem, -1) + 1
+        stage = StageOp(f"{stem}_{number}", streams, [StreamType.of(s.type) for s in node.outputs], Region(block))
+        self._add(stage, node.location)
+        for source, stream in zip(node.outputs, stage.outs, strict=True):
+            source.stream = stream
+
+
+def _where(value: SSAValue, default: Location | None) -> Location:
+    op = producer(value)
+    if op is not None and locations.is_known(op.location):
+        return op.location
+    if default is not None:
+        return default
+    hint = value.name_hint or ""
+    return locations.named(hint or "argument")
+
+
+def _is_call(op: Operation) -> bool:
+    return isinstance(op, func.CallOp)
+
+
+def _kept_outside(value: SSAValue) -> bool:
+    """Whether a moved value stays a view between sections: dense in its base, or blocks of a dense concatenation."""
+    op = producer(value)
+    if op is None or not is_movement(op):
+        return True
+    if op.name == "tensor.concat":
+        axis = attributes_of(op)["axis"] % len(tt(value).shape)
+        if prod(tt(value).shape[:axis]) != 1:
+            return False
+        parts = [resolve(v) for v in op.operands]
+        roots = [r.root for r in parts]
+        return len(set(roots)) == len(roots) and all(
+            r.contiguous and prod(r.shape) == tt(r.root).elements and _is_section_made(r.root) for r in parts
+        )
+    ref = resolve(value)
+    return ref.contiguous and not is_movement_value(ref.root)
+
+
+def is_movement_value(value: SSAValue) -> bool:
+    """Whether a value is made by a movement op."""
+    op = producer(value)
+    return op is not None and is_movement(op)
+
+
+def _is_section_made(value: SSAValue) -> bool:
+    op = producer(value)
+    return op is not None and not isinstance(op, WeightOp | ConstantOp)
+
+
+class _Function:
+    """Rewrites one function: compute ops between calls gather into sections."""
+
+    def __init__(self, function: func.FuncOp, module: ModuleOp) -> None:
+        self.function = function
+        self.module = module
+        self.name = function.sym_name.data
+
+    def run(self) -> None:
+        block = self.function.body.block
+        ops = list(block.ops)
+        self._constants_to_weights(ops)
+        ops = list(block.ops)
+        segment = 0
+        self.segments: list[list[Operation]] = [[]]
+        barriers: list[Operation] = []
+        for op in ops:
+            if _is_call(op) or isinstance(op, func.ReturnOp):
+                barriers.append(op)
+                segment += 1
+                self.segments.append([])
+            elif not isinstance(op, WeightOp | ConstantOp) and not is_movement(op):
+                self.segments[segment].append(op)
+        self.of: dict[Operation, int] = {op: i for i, part in enumerate(self.segments) for op in part}
+        exports: list[dict[SSAValue, None]] = [{} for _ in self.segments]
+        sinks: dict[SSAValue, int] = {}
+        for i, part in enumerate(self.segments):
+            for op in part:
+                for value in op.operands:
+                    self._export_bases(value, i, exports)
+        for i, op in enumerate(barriers):
+            for value in op.operands:
+                if _kept_outside(value):
+                    self._export_bases(value, -1, exports)
+                elif value not in sinks:
+                    sinks[value] = i
+                    self._export_bases(value, i, exports)
+                    exports[i][value] = None
+        self._rewrite(block, ops, barriers, exports)
+
+    def _export_bases(self, value: SSAValue, segment: int, exports: list[dict[SSAValue, None]]) -> None:
+        for base in bases(value):
+            op = producer(base)
+            if op in self.of and self.of[op] != segment:
+                exports[self.of[op]][base] = None
+
+    def _constants_to_weights(self, ops: list[Operation]) -> None:
+        """Constants of more than one element become weights made by a recipe: memory holds them, not unit bodies."""
+        count = 0
+        for op in ops:
+            if not isinstance(op, ConstantOp) or prod(tt(op.results[0]).shape) == 1:
+                continue
+            key = f"constant|{self.name}|{count}"
+            count += 1
+            body = Block()
+            copy = op.clone()
+            body.add_ops([copy, TensorYieldOp.create(operands=[copy.results[0]])])
+            recipe = RecipeOp.create(regions=[Region(body)], properties={"sym_name": StringAttr(key)})
+            recipe.location = op.location
+            self.module.body.block.insert_ops_before([recipe], self.function)
+            weight = WeightOp.create(result_types=[op.results[0].type], properties={"key": StringAttr(key)})
+            weight.location = op.location
+            op.parent_block().insert_ops_before([weight], op)  # pyright: ignore[reportOptionalMemberAccess]
+            op.results[0].replace_all_uses_with(weight.results[0])
+            op.detach()
+            op.erase()
+
+    def _rewrite(
+        self,
+        block: Block,
+        ops: list[Operation],
+        barriers: list[Operation],
+        exports: list[dict[SSAValue, None]],
+    ) -> None:
+        mapped: dict[SSAValue, SSAValue] = {a: a for a in block.args}
+        new: list[Operation] = []
+        for op in ops:
+            if isinstance(op, WeightOp | ConstantOp):
+                copy = op.clone()
+                mapped[op.results[0]] = copy.results[0]
+                new.append(copy)
+
+        def outside(value: SSAValue) -> SSAValue:
+            if value not in mapped:
+                op = producer(value)
+                assert op is not None and is_movement(op), f"{self.name}: {op} is not available between sections"
+                for operand in op.operands:
+                    outside(operand)
+                copy = op.clone(mapped)
+                new.append(copy)
+            return mapped[value]
+
+        number = 0
+        for i, barrier in enumerate(barriers):
+            if self.segments[i] or exports[i]:
+                number = self._section(i, number, mapped, new, exports[i])
+            for value in barrier.operands:
+                outside(value)
+            new.append(barrier.clone(mapped))
+        for op in reversed(ops):
+            op.detach()
+        for op in reversed(ops):
+            op.drop_all_references()
+        block.add_ops(new)
+        used = {v for op in new for v in op.operands}
+        for op in new:
+            if isinstance(op, WeightOp | ConstantOp) and op.results[0] not in used:
+                op.detach()
+                op.erase()
+
+    def _section(
+        self,
+        i: int,
+        number: int,
+        mapped: dict[SSAValue, SSAValue],
+        new: list[Operation],
+        exports: dict[SSAValue, None],
+    ) -> int:
+        section = _Section(f"{self.name}_{number}", set(self.segments[i]))
+        for op in self.segments[i]:
+            section.compute(op)
+        for value in exports:
+            section.store(value)
+        where = locations.fuse(op.location for op in self.segments[i])
+        made = section.write(mapped, list(exports), where)
+        new.append(made)
+        mapped.update(zip(exports, made.outs, strict=True))
+        return number + 1
+
+
+@dataclass(frozen=True)
+class ConvertTensorToDataflowPass(Pass):
+    """Turn functions of tensor ops into sections of stages joined by buffers.
+
+    Assumes static shapes. Every compute op becomes one stage on whole tensors (tiling comes later); the ops between two
+    calls form one section. Movement ops (reshape, transpose, slice, broadcast, concat, pad, split) are folded into the
+    views of loads, stores and buffers; where no view expresses one, a copying stage is put in. A gather of rows of an
+    off-chip table stays off chip.
+
+        %1 = tensor.transpose %0 {perm = array<i64: 1, 0>} …     =>   %b = dataflow.buffer %s [… at 0 [8, 1]] … to
+        %2 = tensor.add %1, %x …                                       [… at 0 [1, 8]] …
+                                                                       %t = dataflow.stage "add_0"(%b, …) …
+    """
+
+    name = "convert-tensor-to-dataflow"
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        functions = [op for op in module.body.block.ops if isinstance(op, func.FuncOp) and op.body.blocks]
+        for function in functions:
+            _Function(function, module).run()
+        return bool(functions)
+
+
