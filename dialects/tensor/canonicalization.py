@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 
 from xdsl.pattern_rewriter import RewritePattern
 
@@ -23,6 +25,17 @@ def canonicalizes(*names: str) -> Callable[[type[RewritePattern]], type[RewriteP
     return register
 
 
+MODULES = ("movement_patterns",)
+"""Where patterns are, beside this module."""
+
+
+@cache
+def _load() -> None:
+    for module in MODULES:
+        import_module(f"headrace.dialects.tensor.{module}")
+
+
 def patterns(name: str) -> tuple[RewritePattern, ...]:
     """The patterns registered for the op `name`."""
+    _load()
     return tuple(_patterns.get(name, ()))
