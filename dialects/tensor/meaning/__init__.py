@@ -36,4 +36,4 @@ def evaluate(name: str, attrs: Attrs, *arrays: Array) -> tuple[Array, ...]:
         for family in FAMILIES:
             import_module(f"{__name__}.{family}")
     found = _meaning[name](attrs, *arrays)
-    return found if isinstance(found, tuple) else (found,)
+    return tuple(np.asarray(x) for x in (found if isinstance(found, tuple) else (found,)))  # NumPy scalars to arrays
