@@ -1,0 +1,80 @@
+"""Stage and unit bodies as plain numbered ops, and back: what tiling, spreading and encoding work on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from headrace.dialects.support.locations import Location
+from headrace.dialects.tensor.base import attributes_of, create, ir_type, tt
+from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.tensor.shapes.bodies import Axis, axes, fit
+
+
+@dataclass(frozen=True)
+class NumberedOp:
+    """A body op whose values are numbers (block arguments first, then results in op order)."""
+
+    name: str
+    attrs: Mapping[str, Any]
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    location: Location
+    source: Operation
+
+
+@dataclass(frozen=True)
+class Body:
+    """A block of tensor ops in numbered form. `outputs` are the values that its terminator yields."""
+
+    inputs: int
+    ops: tuple[NumberedOp, ...]
+    types: tuple[TT, ...]
+    outputs: tuple[int, ...]
+
+    @classmethod
+    def of(cls, block: Block) -> Body:
+        """The numbered form of a block that ends in a yield."""
+        numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(block.args)}
+        types = [tt(a) for a in block.args]
+        ops: list[NumberedOp] = []
+        outputs: tuple[int, ...] = ()
+        last = block.last_op
+        for op in block.ops:
+            operands = tuple(numbers[v] for v in op.operands)
+            if op is last:
+                outputs = operands
+                break
+            for r in op.results:
+                numbers[r] = len(types)
+                types.append(tt(r))
+            results = tuple(numbers[r] for r in op.results)
+            ops.append(NumberedOp(op.name, attributes_of(op), operands, results, op.location, op))
+        return cls(len(block.args), tuple(ops), tuple(types), outputs)
+
+    def axes(self) -> list[Axis]:
+        """The axes along which the body may be cut."""
+        return axes(self.ops, self.types, self.outputs)
+
+    def block(self, types: Sequence[TT]) -> tuple[Block, list[SSAValue]]:
+        """A new block (without terminator) of the same ops on values of other `types`, and what it should yield."""
+        block = Block(arg_types=[ir_type(t) for t in types[: self.inputs]])
+        values: list[SSAValue] = list(block.args)
+        for op in self.ops:
+            if not op.operands:
+                made = op.source.clone()
+            elif all(types[v] == self.types[v] for v in (*op.operands, *op.results)):
+                made = op.source.clone(
+                    dict(zip(op.source.operands, (values[v] for v in op.operands), strict=True))
+                )
+            else:
+                attrs = fit(
+                    op.name, op.attrs, [types[v] for v in op.operands], [types[v] for v in op.results]
+                )
+                made = create(op.name, [values[v] for v in op.operands], attrs, op.location)
+            block.add_op(made)
+            values.extend(made.results)
+        return block, [values[v] for v in self.outputs]

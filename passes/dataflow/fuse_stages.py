@@ -1,0 +1,218 @@
+"""fuse-stages: elementwise and row-wise stages join the stage that makes their input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from headrace.dialects.dataflow.ops import BufferOp, SectionOp, StageOp, YieldOp, stream_of, views
+from headrace.dialects.dataflow.types import StreamType
+from headrace.dialects.support import locations
+from headrace.dialects.support.access import identity
+from headrace.dialects.tensor.elementwise import OPS as ELEMENTWISE_OPS
+from headrace.passes.infra.base import Pass, option
+
+ELEMENTWISE = frozenset(cls.name for cls in ELEMENTWISE_OPS)
+ROWWISE = frozenset(f"tensor.{n}" for n in ("softmax", "log_softmax", "layer_norm", "rms_norm"))
+
+
+def sections(module: ModuleOp) -> Iterator[SectionOp]:
+    """All sections of a module, in order."""
+    for top in module.body.block.ops:
+        for region in top.regions:
+            for block in region.blocks:
+                for op in block.ops:
+                    if isinstance(op, SectionOp):
+                        yield op
+
+
+def _body(stage: StageOp) -> list[Operation]:
+    return [op for op in stage.body.block.ops if op.operands and not isinstance(op, YieldOp)]
+
+
+def _direct(value: SSAValue) -> tuple[BufferOp, StageOp] | None:
+    """The buffer and the stage behind a stage input when the buffer merely passes the stage's output on."""
+    buffer = value.owner
+    if not isinstance(buffer, BufferOp) or len(buffer.ins) != 1:
+        return None
+    maker = buffer.ins[0].owner
+    if not isinstance(maker, StageOp):
+        return None
+    shape = buffer.buffer_type.shape
+    index = buffer.outs.index(value)  # pyright: ignore[reportArgumentType]
+    made, read = stream_of(buffer.ins[0]), stream_of(value)
+    if made.time or read.time or made.tile != read.tile or made.tile != shape:
+        return None
+    whole = identity(shape)
+    if views(buffer.in_views)[0] != whole or views(buffer.out_views)[index] != whole:
+        return None
+    return buffer, maker
+
+
+def sort_block(block: Block) -> None:
+    """Put the ops of a block into an order in which values are made before they are used, keeping it where it is one."""
+    ops = list(block.ops)
+    inside = set(ops)
+    done: set[Operation] = set()
+    order: list[Operation] = []
+    for first in ops:
+        work = [first]
+        while work:
+            op = work[-1]
+            if op in done:
+                work.pop()
+                continue
+            waits = [v.owner for v in op.operands if v.owner in inside and v.owner not in done]
+            if waits:
+                work.extend(reversed([w for w in waits if isinstance(w, Operation)]))
+                continue
+            done.add(op)
+            order.append(op)
+            work.pop()
+    for op in ops:
+        op.detach()
+    block.add_ops(order)
+
+
+class _Fuser:
+    def __init__(self, section: SectionOp, limit: int) -> None:
+        self.section = section
+        self.limit = limit
+        self.changed = False
+
+    def run(self) -> bool:
+        block = self.section.body.block
+        self.position = {op: i for i, op in enumerate(block.ops)}
+        for stage in [op for op in block.ops if isinstance(op, StageOp)]:
+            self._join(stage)
+        if self.changed:
+            sort_block(block)
+        return self.changed
+
+    def _join(self, stage: StageOp) -> None:
+        for value in stage.ins:
+            found = _direct(value)
+            if found is not None and self._fits(found[1], stage, value) and not self._detour(found[1], stage, value):
+                self._merge(found[1], stage, found[0], value)
+                return
+
+    def _fits(self, maker: StageOp, stage: StageOp, value: SSAValue) -> bool:
+        ops, tail = _body(maker), _body(stage)
+        if len(ops) + len(tail) > self.limit or not tail:
+            return False
+        shape = stream_of(value).tile
+        if any(stream_of(out).tile != shape for out in stage.outs):
+            return False
+        if all(op.name in ELEMENTWISE for op in tail):
+            return bool(ops)
+        return all(op.name in ELEMENTWISE | ROWWISE for op in tail) and all(op.name in ELEMENTWISE for op in ops)
+
+    def _detour(self, maker: StageOp, stage: StageOp, direct: SSAValue) -> bool:
+        """Whether another path leads from `maker` to `stage` (fusing them would close a cycle)."""
+        seen: set[Operation] = set()
+        work = [v.owner for v in stage.ins if v is not direct]
+        first = self.position[maker]
+        while work:
+            op = work.pop()
+            if op is maker:
+                return True
+            if not isinstance(op, Operation) or op in seen or self.position.get(op, -1) < first:
+                continue
+            seen.add(op)
+            # a direct second use of the maker's buffered output is no detour
+            work.extend(v.owner for v in op.operands)
+        return False
+
+    def _merge(self, maker: StageOp, stage: StageOp, buffer: BufferOp, value: SSAValue) -> None:
+        joined = {v for v in stage.ins if v is value}
+        ins = list(dict.fromkeys([*maker.ins, *(v for v in stage.ins if v not in joined)]))
+        block = Block(arg_types=[t.tile for v in ins if isinstance(t := v.type, StreamType)])
+        args = dict(zip(ins, block.args, strict=True))
+        mapping: dict[SSAValue, SSAValue] = {
+            a: args[v] for a, v in zip(maker.body.block.args, maker.ins, strict=True)
+        }
+        made = self._copy(maker, block, mapping)
+        mapping.update(
+            (a, made[maker.outs.index(buffer.ins[0])] if v in joined else args[v])  # pyright: ignore
+            for a, v in zip(stage.body.block.args, stage.ins, strict=True)
+        )
+        last = self._copy(stage, block, mapping)
+        kept = self._release(buffer, value, maker)
+        block.add_op(end := YieldOp([*(made[i] for i in kept), *last]))
+        where = locations.fuse([maker.location, stage.location])
+        end.location = where
+        outs = [maker.outs[i].type for i in kept] + [r.type for r in stage.outs]
+        merged = StageOp(maker.sym.data, ins, outs, Region(block))  # pyright: ignore[reportArgumentType]
+        merged.location = where
+        assert (parent := stage.parent_block()) is not None
+        parent.insert_op_before(merged, stage)
+        for new, old in zip(merged.outs, [*(maker.outs[i] for i in kept), *stage.outs], strict=True):
+            old.replace_all_uses_with(new)
+        self.position[merged] = self.position[maker]
+        for op in (stage, maker):
+            op.detach()
+            op.erase()
+        self.changed = True
+
+    def _copy(self, stage: StageOp, block: Block, mapping: dict[SSAValue, SSAValue]) -> list[SSAValue]:
+        for op in stage.body.block.ops:
+            if isinstance(op, YieldOp):
+                return [mapping[v] for v in op.values]
+            block.add_op(op.clone(mapping))
+        return []
+
+    def _release(self, buffer: BufferOp, value: SSAValue, maker: StageOp) -> list[int]:
+        """Take one reader off a buffer; return which outputs of the maker are still read."""
+        made = buffer.ins[0]
+        rest = [(r, v) for r, v in zip(buffer.outs, views(buffer.out_views), strict=True) if r is not value]
+        if rest:
+            smaller = BufferOp(
+                list(buffer.ins),
+                views(buffer.in_views),
+                buffer.buffer_type.shape,
+                [r.type for r, _ in rest],  # pyright: ignore[reportArgumentType]
+                [v for _, v in rest],
+                buffer.fill.value.data,
+            )
+            smaller.location = buffer.location
+            assert (parent := buffer.parent_block()) is not None
+            parent.insert_op_before(smaller, buffer)
+            self.position[smaller] = self.position[buffer]
+            for (old, _), new in zip(rest, smaller.outs, strict=True):
+                old.replace_all_uses_with(new)
+        value.replace_all_uses_with(buffer.ins[0])  # the stage that read it is erased next
+        buffer.detach()
+        buffer.erase()
+        readers = {
+            out: sum(use.operation is not None and not self._is_stale(use.operation, made) for use in out.uses)
+            for out in maker.outs
+        }
+        return [i for i, out in enumerate(maker.outs) if readers[out]]
+
+    def _is_stale(self, op: Operation, made: SSAValue) -> bool:
+        return isinstance(op, StageOp) and made in op.operands
+
+
+@dataclass(frozen=True)
+class FuseStagesPass(Pass):
+    """Join an elementwise stage (or a row-wise one: softmax, norms) with the stage that makes its input.
+
+    Assumes untiled stages (before `tile`). A stage joins when its results have the shape of that input, when the buffer
+    between passes the tile on unchanged, and when no other path leads from one to the other. A row-wise stage joins
+    elementwise ones only: a contraction before it keeps its own freedom to be cut by columns.
+
+        %t = dataflow.stage "matmul_0" … { tensor.matmul }           %t = dataflow.stage "matmul_0" …
+        %b = dataflow.buffer … (%t …) to (…)                    =>     { tensor.matmul; tensor.add }
+        %u = dataflow.stage "add_0"(%b, %c) … { tensor.add }
+    """
+
+    name = "fuse-stages"
+    most: int = option(16, "most ops in a fused body", low=1)
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        changed = [_Fuser(section, self.most).run() for section in sections(module)]
+        return any(changed)
