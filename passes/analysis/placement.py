@@ -148,6 +148,10 @@ class _Flat:
         self.site_kind = np.repeat(np.arange(len(listed)), [len(s) for s in listed])
         self.kinds = len(listed)
         self.near = np.stack([self._nearest(k) for k in range(self.kinds)])
+        self.kind_at = np.full(problem.mesh, -1)
+        self.kind_at[self.x[::-1], self.y[::-1]] = self.site_kind[::-1]
+        inner = [kind != "agcu" for kind in kinds] or [False]
+        self.is_inner = np.array(inner)[self.kind]
         self._neighbours(*problem.edges)
 
     def _nearest(self, kind: int) -> Ints:
@@ -214,75 +218,167 @@ def _levels(problem: PlacementProblem) -> Ints:
     return rank
 
 
-def _grow(flat: _Flat, rank: Ints, prefer: Floats, by_lane: bool) -> Ints:
-    """One unit after the other on the free site that is nearest to its placed neighbours; `prefer` decides among equals.
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """Where a constructive start wants each unit: a point of the mesh, and the cost if all units could sit there."""
 
-    `by_lane`: next is the unit most strongly tied to those placed (lanes of a pipeline one after another); else the
-    groups go one after the other in the order of `rank`.
+    name: str
+    x: Ints
+    y: Ints
+    estimate: float
+
+
+def _lane_starts(flat: _Flat, problem: PlacementProblem, rank: Ints) -> list[_Start]:
+    """Groups cut into lanes, each lane folded into a block of the mesh; the blocks stacked on the left edge.
+
+    Unit i of a group of c belongs to lane ⌊(i + ½) · lanes / c⌋. A lane's units, in topological order, follow a path
+    through a block of `fold` rows that runs either along the rows or along the columns, so neighbours in a pipeline are
+    neighbours on the mesh. All sensible numbers of lanes and folds are tried; AGCUs go to the edge nearest to their
+    friends.
     """
+    inner = np.flatnonzero(flat.is_inner)
+    if not len(inner):
+        return []
+    index = np.arange(flat.units) - problem.offsets[flat.group]
+    counts = np.array([g.count for g in problem.groups])
+    sizes, how_often = np.unique(counts[flat.group[inner]], return_counts=True)
+    popular = sizes[np.argsort(-how_often, kind="stable")][:3].tolist()
+    starts: list[_Start] = []
+    for lanes in dict.fromkeys([*popular, int(sizes.max()), int(sizes.min()), 1]):
+        lane = (2 * index + 1) * lanes // (2 * counts[flat.group])
+        order = inner[np.lexsort((index[inner], rank[flat.group[inner]], lane[inner]))]
+        first = np.concatenate([[True], lane[order][1:] != lane[order][:-1]])
+        # Kinds alternate along a path over the checkerboard: a unit after one of its own kind skips a site.
+        step = np.concatenate([[0], 1 + (flat.kind[order][1:] == flat.kind[order][:-1])])
+        along = np.cumsum(step)
+        head = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+        along = along - along[head]
+        length = int(along.max()) + 1
+        for fold in dict.fromkeys([1, 2, 3, 4, 5, 6, 8, 10, 12, 16, flat.rows, flat.rows // max(1, lanes)]):
+            if not 1 <= fold <= flat.rows:
+                continue
+            for by_column in (False, True) if fold > 1 else (False,):
+                found = _folded(flat, order, lane[order], head, along, length, fold, by_column)
+                if found:
+                    cost = _estimate(flat, *found)
+                    starts.append(_Start(f"{lanes} lanes in {fold} rows{' by column' * by_column}", *found, cost))
+    return starts
+
+
+def _folded(
+    flat: _Flat, order: Ints, lane: Ints, head: Ints, along: Ints, length: int, fold: int, by_column: bool
+) -> tuple[Ints, Ints] | None:
+    """Points of a folding, or None when the mesh has too few columns for it."""
+    stacked = flat.rows // fold
+    stacks = int(lane.max()) // stacked + 1
+    available = flat.columns - 2
+    width = -(-length // fold)
+    if width * stacks > available:
+        return None
+    left, top = 1 + lane // stacked * width, lane % stacked * fold
+    # A lane whose first unit is not of the kind of its block's first site is mirrored, or starts one site later.
+    wrong = flat.kind_at[left[head], top[head]] != flat.kind[order[head]]
+    longer = -(-(length + 1) // fold)
+    flip_rows = wrong & (fold % 2 == 0)
+    flip_columns = wrong & ~flip_rows & (longer * stacks > available) & (width % 2 == 0)
+    shift = wrong & ~flip_rows & ~flip_columns
+    if shift.any():
+        width = min(longer, available // stacks)
+        left = 1 + lane // stacked * width
+    place = np.minimum(along + shift, width * fold - 1)
+    if by_column:
+        column, row = place // fold, place % fold
+        row = np.where(column % 2, fold - 1 - row, row)
+    else:
+        row, column = place // width, place % width
+        column = np.where(row % 2, width - 1 - column, column)
+    row = np.where(flip_rows, fold - 1 - row, row)
+    column = np.where(flip_columns, width - 1 - column, column)
+    x, y = np.zeros(flat.units, np.int64), np.zeros(flat.units, np.int64)
+    x[order], y[order] = left + column, top + row
+    edge = np.flatnonzero(~flat.is_inner)
+    if len(edge):
+        where, owner = _spread(flat, edge)
+        weight = flat.to_weight[where] * flat.is_inner[flat.to[where]]
+        total = np.maximum(np.bincount(owner, weight, len(edge)), 1e-30)
+        mean_x = np.bincount(owner, weight * x[flat.to[where]], len(edge)) / total
+        mean_y = np.bincount(owner, weight * y[flat.to[where]], len(edge)) / total
+        site = flat.near[flat.kind[edge], np.where(mean_x * 2 >= flat.columns, flat.columns - 1, 0), np.rint(mean_y).astype(int)]
+        x[edge], y[edge] = flat.x[site], flat.y[site]
+    return x, y
+
+
+def _estimate(flat: _Flat, x: Ints, y: Ints) -> float:
+    far = np.abs(x[flat.low] - x[flat.high]) + np.abs(y[flat.low] - y[flat.high])
+    return float(flat.weight @ far)
+
+
+def _settle(flat: _Flat, start: _Start, rank: Ints) -> Ints:
+    """Legal sites near the points of a start: units whose point is a free site of their kind take it, the others one by
+    one the free site that is nearest to their point and their placed neighbours."""
     at = np.full(flat.units, -1)
-    order = np.lexsort((np.arange(flat.units), rank[flat.group])) if flat.units else np.zeros(0, np.int64)
-    place_in_order = np.empty(flat.units, np.int64)
-    place_in_order[order] = np.arange(flat.units)
+    wanted = flat.near[flat.kind, start.x, start.y]
+    exact = (flat.x[wanted] == start.x) & (flat.y[wanted] == start.y)
+    _, chosen = np.unique(np.where(exact, wanted, len(flat.x)), return_index=True)
+    chosen = chosen[exact[chosen]]
+    at[chosen] = wanted[chosen]
+    free = np.ones(len(flat.x), bool)
+    free[at[chosen]] = False
+    rest = np.flatnonzero(at < 0)
+    rest = rest[np.lexsort((rest, rank[flat.group[rest]], flat.kind[rest]))]
+    sites = [np.flatnonzero(free & (flat.site_kind == k)) for k in range(flat.kinds)]
+    blocked = [np.zeros(len(s)) for s in sites]
     columns, rows = np.arange(flat.columns), np.arange(flat.rows)
-    spans = [slice(int(flat.first[k]), int(flat.first[k + 1])) for k in range(flat.kinds)]
-    xs, ys = [flat.x[s] for s in spans], [flat.y[s] for s in spans]
-    penalty = [prefer[s].copy() for s in spans]
-    px, py = np.zeros(flat.units, np.int64), np.zeros(flat.units, np.int64)
-
-    def put(unit: int) -> Ints:
-        near = slice(int(flat.begin[unit]), int(flat.begin[unit + 1]))
-        to = flat.to[near]
-        placed = at[to] >= 0
+    for unit in rest.tolist():
         kind = int(flat.kind[unit])
-        total = penalty[kind]
-        if placed.any():
-            w, friends = flat.to_weight[near][placed], to[placed]
-            across = w @ np.abs(columns - px[friends][:, None])
-            along = w @ np.abs(rows - py[friends][:, None])
-            total = total + across[xs[kind]] + along[ys[kind]]
-        best = int(total.argmin())
-        penalty[kind][best] = np.inf
-        at[unit] = spans[kind].start + best
-        px[unit], py[unit] = xs[kind][best], ys[kind][best]
-        return near
+        near = slice(int(flat.begin[unit]), int(flat.begin[unit + 1]))
+        friends = flat.to[near]
+        w = np.where(at[friends] >= 0, flat.to_weight[near], 0.0)
+        pull = 1e-3 + 0.5 * float(w.sum()) if at[friends].max(initial=-1) < 0 else 0.5 * float(w.max())
+        across = pull * np.abs(columns - start.x[unit]) + w @ np.abs(columns - flat.x[at[friends]][:, None])
+        along = pull * np.abs(rows - start.y[unit]) + w @ np.abs(rows - flat.y[at[friends]][:, None])
+        best = int((across[flat.x[sites[kind]]] + along[flat.y[sites[kind]]] + blocked[kind]).argmin())
+        blocked[kind][best] = np.inf
+        at[unit] = sites[kind][best]
+    return at
 
-    if not by_lane:
-        for unit in order.tolist():
-            put(unit)
-        return at
-    tie = [0.0] * flat.units
+
+def _grown_start(flat: _Flat, rank: Ints) -> Ints:
+    """One unit after the other, always the one most strongly tied to those placed, on the free site nearest to them."""
+    at = np.full(flat.units, -1)
+    x, y = flat.x, flat.y
+    fill = (x + y) * (1e-3 * float(flat.weight.min(initial=1.0)) / (flat.columns + flat.rows))
+    spans = [slice(int(flat.first[k]), int(flat.first[k + 1])) for k in range(flat.kinds)]
+    xs, ys, cost = [x[s] for s in spans], [y[s] for s in spans], [fill[s].copy() for s in spans]
+    columns, rows = np.arange(flat.columns), np.arange(flat.rows)
+    order = np.lexsort((np.arange(flat.units), rank[flat.group]))
+    turn = np.empty(flat.units, np.int64)
+    turn[order] = np.arange(flat.units)
+    tie, turns = [0.0] * flat.units, turn.tolist()
     heap: list[tuple[float, int, int]] = []
     for seed in order.tolist():
-        if at[seed] >= 0:
-            continue
-        heap.append((0.0, 0, seed))
+        if at[seed] < 0:
+            heap.append((0.0, 0, seed))
         while heap:
             strength, _, unit = heappop(heap)
             if at[unit] >= 0 or -strength < tie[unit]:
                 continue
-            near = put(unit)
-            for friend, w in zip(flat.to[near].tolist(), flat.to_weight[near].tolist(), strict=True):
+            near = slice(int(flat.begin[unit]), int(flat.begin[unit + 1]))
+            to, kind = flat.to[near], int(flat.kind[unit])
+            placed = at[to] >= 0
+            total = cost[kind]
+            if placed.any():
+                w, there = flat.to_weight[near][placed], at[to[placed]]
+                total = total + (w @ np.abs(columns - x[there][:, None]))[xs[kind]]
+                total += (w @ np.abs(rows - y[there][:, None]))[ys[kind]]
+            best = int(total.argmin())
+            cost[kind][best] = np.inf
+            at[unit] = spans[kind].start + best
+            for friend, w in zip(to.tolist(), flat.to_weight[near].tolist(), strict=True):
                 if at[friend] < 0:
                     tie[friend] += w
-                    heappush(heap, (-tie[friend], int(place_in_order[friend]), friend))
+                    heappush(heap, (-tie[friend], turns[friend], friend))
     return at
-
-
-def _preferences(flat: _Flat, lanes: int) -> dict[str, Floats]:
-    """Ways to fill the chip when nothing else decides, as a small penalty per site (< the least useful gain)."""
-    x, y = flat.x, flat.y
-    strip = y // lanes
-    forward = np.where(strip % 2, flat.columns - 1 - x, x)
-    column = np.where(forward % 2, lanes - 1 - y % lanes, y % lanes)
-    snake = (strip * flat.columns + forward) * lanes + column
-    rows = y * flat.columns + x
-    corner = x + y
-    tiny = 1e-3 * float(flat.weight.min(initial=1.0))
-    return {
-        name: v * (tiny / max(1, int(v.max(initial=1))))
-        for name, v in (("snake", snake), ("rows", rows), ("corner", corner))
-    }
 
 
 # Refinement.
@@ -446,14 +542,11 @@ def solve_placement(problem: PlacementProblem, seed: int = 0, moves: int | None 
     problem.check()
     flat = _Flat(problem)
     rank = _levels(problem)
-    counts = [g.count for g in problem.groups if g.kind != "agcu"] or [1]
-    lanes = int(np.clip(np.median(counts), 2, flat.rows))
-    preferences = _preferences(flat, lanes)
-    tries = [("snake", True), ("rows", True), ("rows", False), ("corner", False)]
-    starts: list[tuple[str, float, Ints]] = []
-    for name, by_lane in tries:
-        at = _grow(flat, rank, preferences[name], by_lane)
-        starts.append((f"{name} by {'lane' if by_lane else 'group'}", flat.cost(at), at))
+    grown = _grown_start(flat, rank)
+    starts: list[tuple[str, float, Ints]] = [("grown", flat.cost(grown), grown)]
+    for start in sorted(_lane_starts(flat, problem, rank), key=lambda start: start.estimate)[:2]:
+        at = _settle(flat, start, rank)
+        starts.append((start.name, flat.cost(at), at))
     starts.sort(key=lambda start: start[1])  # stable: the first of equals wins
     budget = DEFAULT_MOVES * flat.units if moves is None else moves
     at, tried = _anneal(flat, starts[0][2], seed, budget)

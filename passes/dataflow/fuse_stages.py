@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -14,20 +13,11 @@ from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.support import locations
 from headrace.dialects.support.access import identity
 from headrace.dialects.tensor.elementwise import OPS as ELEMENTWISE_OPS
+from headrace.passes.analysis.sections import sections, sort_block
 from headrace.passes.infra.base import Pass, option
 
 ELEMENTWISE = frozenset(cls.name for cls in ELEMENTWISE_OPS)
 ROWWISE = frozenset(f"tensor.{n}" for n in ("softmax", "log_softmax", "layer_norm", "rms_norm"))
-
-
-def sections(module: ModuleOp) -> Iterator[SectionOp]:
-    """All sections of a module, in order."""
-    for top in module.body.block.ops:
-        for region in top.regions:
-            for block in region.blocks:
-                for op in block.ops:
-                    if isinstance(op, SectionOp):
-                        yield op
 
 
 def _body(stage: StageOp) -> list[Operation]:
@@ -51,31 +41,6 @@ def _direct(value: SSAValue) -> tuple[BufferOp, StageOp] | None:
     if views(buffer.in_views)[0] != whole or views(buffer.out_views)[index] != whole:
         return None
     return buffer, maker
-
-
-def sort_block(block: Block) -> None:
-    """Put the ops of a block into an order in which values are made before they are used, keeping it where it is one."""
-    ops = list(block.ops)
-    inside = set(ops)
-    done: set[Operation] = set()
-    order: list[Operation] = []
-    for first in ops:
-        work = [first]
-        while work:
-            op = work[-1]
-            if op in done:
-                work.pop()
-                continue
-            waits = [v.owner for v in op.operands if v.owner in inside and v.owner not in done]
-            if waits:
-                work.extend(reversed([w for w in waits if isinstance(w, Operation)]))
-                continue
-            done.add(op)
-            order.append(op)
-            work.pop()
-    for op in ops:
-        op.detach()
-    block.add_ops(order)
 
 
 class _Fuser:

@@ -1,0 +1,45 @@
+"""What passes over sections share: finding them, and keeping their ops in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation
+
+from headrace.dialects.dataflow.ops import SectionOp
+
+
+def sections(module: ModuleOp) -> Iterator[SectionOp]:
+    """All sections of a module, in order."""
+    for top in module.body.block.ops:
+        for region in top.regions:
+            for block in region.blocks:
+                for op in block.ops:
+                    if isinstance(op, SectionOp):
+                        yield op
+
+
+def sort_block(block: Block) -> None:
+    """Put the ops of a block into an order in which values are made before they are used, keeping it where it is one."""
+    ops = list(block.ops)
+    inside = set(ops)
+    done: set[Operation] = set()
+    order: list[Operation] = []
+    for first in ops:
+        work = [first]
+        while work:
+            op = work[-1]
+            if op in done:
+                work.pop()
+                continue
+            waits = [v.owner for v in op.operands if v.owner in inside and v.owner not in done]
+            if waits:
+                work.extend(reversed([w for w in waits if isinstance(w, Operation)]))
+                continue
+            done.add(op)
+            order.append(op)
+            work.pop()
+    for op in ops:
+        op.detach()
+    block.add_ops(order)

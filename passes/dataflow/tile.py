@@ -1,0 +1,240 @@
+"""tile: every stage gets loops, every stream tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from headrace.dialects.dataflow.ops import (
+    BufferOp,
+    GatherOp,
+    LoadOp,
+    ScatterOp,
+    SectionOp,
+    StageOp,
+    StoreOp,
+    YieldOp,
+    stream_of,
+    views,
+)
+from headrace.dialects.dataflow.types import StreamType
+from headrace.dialects.support import dtypes
+from headrace.dialects.support.access import Loop, Stream, identity
+from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.tensor.shapes.bodies import Axis, cut
+from headrace.passes.analysis.bodies import Body
+from headrace.passes.analysis.sections import sections
+from headrace.passes.infra.base import Pass, option
+
+CONTRACTIONS = frozenset({"tensor.matmul", "tensor.conv"})
+
+
+def largest_divisor(n: int, most: int) -> int:
+    """The largest divisor of n that is at most `most` (at least 1)."""
+    best = 1
+    d = 1
+    while d * d <= n:
+        if n % d == 0:
+            for x in (d, n // d):
+                if best < x <= most:
+                    best = x
+        d += 1
+    return best
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a stage is tiled: for each looped axis, outermost first, the count and the block."""
+
+    loops: tuple[tuple[Axis, int, int], ...]
+
+    def stream(self, value: int, type: TT, tile: TT) -> Stream:
+        """The stream of a body value under these loops."""
+        time = [
+            Loop(count, follow.dim, block * follow.scale)
+            if (follow := axis.follows.get(value)) is not None
+            else Loop(count, -1, 0)
+            for axis, count, block in self.loops
+        ]
+        return Stream(tile.shape, type.dtype, tuple(time))
+
+
+def choose(body: Body, steps: int, rows: int) -> Choice:
+    """Loops of a stage: outer dims first until `steps` iterations; the innermost looped dim keeps `rows` indices a tile.
+
+    The last dim (columns) is not looped, unless a contraction has fewer than `rows` rows in all: then its columns are,
+    so that the weights stream past the few rows. A window axis is looped only where windows do not run across channels.
+    """
+    out = body.types[body.outputs[0]]
+    found = body.axes()
+    contraction = next((op for op in body.ops if op.name in CONTRACTIONS), None)
+    last = len(out.shape) - 1
+    if contraction is not None and contraction.name == "tensor.conv":
+        spatial = [a for a in found if a.dim_of(body.outputs[0]) not in (1, last)]
+        return _split(spatial, steps, 1)
+    columns = [a for a in found if a.dim_of(body.outputs[0]) == last]
+    others = [a for a in found if a.dim_of(body.outputs[0]) != last]
+    if contraction is not None and columns and prod(out.shape[:-1]) < rows:
+        return _split(columns, max(1, min(steps, columns[0].size // rows)), 1)
+    return _split(others, steps, rows)
+
+
+def _split(found: Sequence[Axis], steps: int, rows: int) -> Choice:
+    loops: list[tuple[Axis, int, int]] = []
+    left = steps
+    for i, axis in enumerate(found):
+        most = left if i + 1 < len(found) else max(1, min(left, axis.size // rows))
+        count = largest_divisor(axis.size, most)
+        if count > 1:
+            loops.append((axis, count, axis.size // count))
+            left //= count
+        if count < axis.size or left <= 1:
+            break
+    return Choice(tuple(loops))
+
+
+class _Tiler:
+    """Rebuilds a section with the loops chosen for each stage."""
+
+    def __init__(self, section: SectionOp, steps: int, rows: int, chunk: int) -> None:
+        self.section = section
+        self.steps, self.rows, self.chunk = steps, rows, chunk
+        self.streams: dict[SSAValue, Stream] = {}
+        self.bodies: dict[Operation, tuple[Body, tuple[TT, ...]]] = {}
+
+    def run(self) -> bool:
+        old = self.section.body.block
+        for op in old.ops:
+            self._decide(op)
+        for op in old.ops:
+            if isinstance(op, LoadOp):
+                self.streams[op.out] = self._load(op)
+        if all(not s.time for s in self.streams.values()):
+            return False
+        new = Block(arg_types=[a.type for a in old.args])
+        mapping: dict[SSAValue, SSAValue] = dict(zip(old.args, new.args, strict=True))
+        for op in old.ops:
+            made = self._rebuild(op, mapping)
+            made.location = op.location
+            new.add_op(made)
+            mapping.update(zip(op.results, made.results, strict=True))
+        self.section.body.detach_block(old)
+        for op in reversed(list(old.ops)):
+            op.drop_all_references()
+        self.section.body.add_block(new)
+        return True
+
+    def _decide(self, op: Operation) -> None:
+        if isinstance(op, StageOp):
+            body = Body.of(op.body.block)
+            choice = choose(body, self.steps, self.rows)
+            types = cut(body.ops, body.types, [(axis, block) for axis, _, block in choice.loops])
+            self.bodies[op] = (body, types)
+            for i, value in enumerate(op.ins):
+                self.streams[value] = choice.stream(i, body.types[i], types[i])
+            for v, out in zip(body.outputs, op.outs, strict=True):
+                self.streams[out] = choice.stream(v, body.types[v], types[v])
+        elif isinstance(op, GatherOp | ScatterOp):
+            index = stream_of(op.indices)
+            rows = op.out if isinstance(op, GatherOp) else op.rows
+            lead = index.tile[0] if index.tile else 1
+            count = largest_divisor(lead, self.steps)
+            self.streams[op.indices] = _rows(index, count)
+            self.streams[rows] = _rows(stream_of(rows), count)
+
+    def _load(self, op: LoadOp) -> Stream:
+        """A load follows its only reader when that reader takes every tile once and in order; else it goes by chunks."""
+        stream = stream_of(op.out)
+        uses = [use.operation for use in op.out.uses]
+        if len(uses) == 1 and isinstance(buffer := uses[0], BufferOp) and len(buffer.outs) == 1:
+            read = self.streams.get(buffer.outs[0], stream_of(buffer.outs[0]))
+            whole = identity(buffer.buffer_type.shape)
+            if read.partitions and read.full_shape == stream.tile:
+                if views(buffer.out_views)[0] == whole and views(buffer.in_views)[0] == whole:
+                    return read
+        most = self.chunk // dtypes.byte_size(stream.dtype)
+        return chunks(stream, most, self.steps)
+
+    def _type(self, value: SSAValue) -> StreamType:
+        return StreamType.from_stream(self.streams.get(value, stream_of(value)))
+
+    def _rebuild(self, op: Operation, mapping: dict[SSAValue, SSAValue]) -> Operation:
+        if isinstance(op, LoadOp):
+            return LoadOp(mapping[op.tensor], op.view.view, self._type(op.out))
+        if isinstance(op, BufferOp):
+            return BufferOp(
+                [mapping[v] for v in op.ins],
+                views(op.in_views),
+                op.buffer_type.shape,
+                [self._type(r) for r in op.outs],
+                views(op.out_views),
+                op.fill.value.data,
+            )
+        if isinstance(op, StageOp):
+            body, types = self.bodies[op]
+            block, values = body.block(types)
+            block.add_op(end := YieldOp(values))
+            end.location = op.location
+            ins = [mapping[v] for v in op.ins]
+            return StageOp(op.sym.data, ins, [self._type(r) for r in op.outs], Region(block))
+        if isinstance(op, GatherOp):
+            return GatherOp(mapping[op.table], mapping[op.indices], self._type(op.out))
+        assert isinstance(op, StoreOp | ScatterOp | YieldOp), f"tile runs before ops such as {op.name} are made"
+        return op.clone(mapping)
+
+
+def _rows(stream: Stream, count: int) -> Stream:
+    if count <= 1 or not stream.tile:
+        return stream
+    block = stream.tile[0] // count
+    return Stream((block, *stream.tile[1:]), stream.dtype, (Loop(count, 0, block),))
+
+
+def chunks(stream: Stream, most: int, steps: int) -> Stream:
+    """A whole-tensor stream cut along its outer dims into at most `steps`² tiles of about `most` elements."""
+    tile = list(stream.tile)
+    loops: list[Loop] = []
+    for dim, size in enumerate(stream.tile):
+        need = -(-prod(tile) // most)
+        if need <= 1:
+            break
+        count = min((d for d in _divisors(size) if d >= need), default=size)
+        count = largest_divisor(size, max(1, min(count, steps)))
+        if count > 1:
+            tile[dim] = size // count
+            loops.append(Loop(count, dim, tile[dim]))
+        if len(loops) == 2:
+            break
+    return Stream(tuple(tile), stream.dtype, tuple(loops))
+
+
+def _divisors(n: int) -> list[int]:
+    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
+    return small + [n // d for d in reversed(small) if d * d != n]
+
+
+@dataclass(frozen=True)
+class TilePass(Pass):
+    """Give every stage the loops that stream its tensors tile by tile, and its streams tiles of that size.
+
+    Assumes untiled stages. A dim is looped only when the body may be cut along it; the tile spans what the ops couple.
+    Loads follow their reader where they can, else they go by chunks.
+
+        (!dataflow.stream<tensor<512x768xf32>>, …)   =>   (!dataflow.stream<tensor<64x768xf32>, [8 on 0 by 64]>, …)
+    """
+
+    name = "tile"
+    steps: int = option(64, "most iterations of a stage", low=1)
+    rows: int = option(64, "fewest rows in a tile, where the tensor has as many", low=1)
+    chunk: int = option(65536, "size of the tiles of a load that follows no reader", unit="bytes", low=64)
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        changed = [_Tiler(section, self.steps, self.rows, self.chunk).run() for section in sections(module)]
+        return any(changed)
+
+
