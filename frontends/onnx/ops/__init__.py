@@ -1,0 +1,36 @@
+"""The op tables of the ONNX importer: one function per ONNX op, grouped by family.
+
+A conversion takes a `Node` and gives the value of its result, or a tuple of values when it has several (None for an
+optional result it does not make). It raises `Refused` with a reason for what it cannot express.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+
+from headrace.frontends.onnx.node import Node, Value
+
+FAMILIES = ("elementwise", "activation", "contraction", "reduction", "movement", "indexing", "normalization", "host", "attention")
+
+Convert = Callable[[Node], "Value | Sequence[Value | None]"]
+_table: dict[str, Convert] = {}
+
+
+def converts(*op_types: str) -> Callable[[Convert], Convert]:
+    """Register the conversion of ONNX ops of the standard domain."""
+
+    def register(convert: Convert) -> Convert:
+        _table.update(dict.fromkeys(op_types, convert))
+        return convert
+
+    return register
+
+
+@cache
+def table() -> dict[str, Convert]:
+    """Every conversion by ONNX op type."""
+    for family in FAMILIES:
+        import_module(f"{__name__}.{family}")
+    return _table
