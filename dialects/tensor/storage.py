@@ -112,7 +112,7 @@ class LiteralAttr(ParametrizedAttribute):
 
         type = self.tt()
         held = np.frombuffer(self.data.data, dtypes.to_numpy(type.dtype))
-        return np.broadcast_to(held, type.shape) if self.is_splat else held.reshape(type.shape)
+        return np.broadcast_to(held.reshape(()), type.shape) if self.is_splat else held.reshape(type.shape)
 
     def verify(self) -> None:
         try:
