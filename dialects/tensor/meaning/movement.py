@@ -49,7 +49,7 @@ def _(attrs: Mapping[str, Any], x: Array) -> tuple[Array, ...]:
 def _(attrs: Mapping[str, Any], x: Array) -> Array:
     width = list(zip(attrs["lo"], attrs["hi"], strict=True))
     mode = attrs["mode"]
-    if mode != "constant":
+    if mode != "constant" and width:
         return np.pad(x, width, mode=mode)
     shape = tuple(lo + n + hi for n, (lo, hi) in zip(x.shape, width, strict=True))
     result = np.full(shape, x.dtype.type(attrs["value"]), dtype=x.dtype)

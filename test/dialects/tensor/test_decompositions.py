@@ -1,0 +1,75 @@
+"""Every decomposition means what the composite means, keeps its location and ends in primitives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tensor_cases import CASES, types
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
+
+from headrace.dialects.support import locations
+from headrace.dialects.tensor import create, decompositions, ir_type, tt
+from headrace.dialects.tensor.interpreter import run_function
+from headrace.dialects.tensor.meaning import evaluate
+
+HERE = locations.named("node")
+# Absolute and relative error allowed to the decomposition: its steps round in f32 (f64), then once to the type. A
+# cancelling exp(x) - 1 or log(1 + x) costs an absolute error of one step.
+TOLERANCE = {"f64": 1e-12, "f32": 4e-6, "f16": 2e-3, "bf16": 1.6e-2}
+
+
+def program(name: str, attrs: dict[str, Any], arrays: list[Any]) -> tuple[ModuleOp, Block, Any]:
+    """A module whose function applies one op to its arguments."""
+    block = Block(arg_types=[ir_type(t) for t in types(arrays)])
+    op = create(name, block.args, attrs, HERE)
+    block.add_ops([op, ReturnOp(*op.results)])
+    region = Region(block)
+    signature = ([a.type for a in block.args], [r.type for r in op.results])
+    return ModuleOp([FuncOp("main", signature, region)]), block, op
+
+
+@pytest.mark.parametrize("name", decompositions.names())
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_decomposition_means_the_composite(name: str, data: st.DataObject) -> None:
+    attrs, arrays = data.draw(CASES[name])
+    module, block, op = program(name, attrs, arrays)
+    made: list[Any] = []
+
+    def insert(new: Any) -> None:
+        block.insert_op_before(new, op)
+        made.append(new)
+
+    values = decompositions.decompose(op, insert)
+    assert values is not None
+    assert [tt(v) for v in values] == [tt(r) for r in op.results]
+    assert all(new.location == HERE for new in made)
+    assert not {new.name for new in made} & set(decompositions.names())
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    block.erase_op(op)
+    module.verify()
+    (found,) = run_function(module, "main", arrays).values()
+    (wanted,) = evaluate(name, attrs, *arrays)
+    assert found.dtype == wanted.dtype
+    tolerance = TOLERANCE.get(types([found])[0].dtype, 0)
+    np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance)
+
+
+def test_an_op_without_a_decomposition_gives_none() -> None:
+    _, _, op = program("tensor.neg", {}, [np.ones(2, np.float32)])
+    assert decompositions.decompose(op, lambda new: None) is None
+
+
+def test_a_narrow_composite_is_computed_in_f32_and_rounded_once() -> None:
+    _, block, op = program("tensor.softmax", {"axis": 0}, [np.ones(4, np.float16)])
+    made: list[Any] = []
+    decompositions.decompose(op, lambda new: (block.insert_op_before(new, op), made.append(new)))
+    assert [new.name for new in made if new.name == "tensor.cast"] == ["tensor.cast"] * 2
+    assert {tt(r).dtype for new in made[:-1] for r in new.results} == {"f32"}
