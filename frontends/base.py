@@ -173,7 +173,9 @@ def _bind_from_shape(spec: InputSpec, shape: Shape, bound: dict[str, int], error
     text = "x".join(map(str, shape))
     if len(declared) != len(shape) or any(n < 0 for n in shape):
         errors.add(
-            "bad-input-shape", f"input '{spec.name}' has rank {len(declared)}, the given shape is {text}", location=spec.name
+            "bad-input-shape",
+            f"input '{spec.name}' has rank {len(declared)}, the given shape is {text}",
+            location=spec.name,
         )
         return
     for axis, (dim, size) in enumerate(zip(declared, shape, strict=True)):
@@ -198,7 +200,10 @@ def _resolve(spec: InputSpec, bound: Mapping[str, int], errors: Collector) -> Sh
             what, fix = f"input '{spec.name}' has an unbound dim '{dim}' (axis {axis})", f"--dim {dim}=1"
         else:
             example = "x".join(str(1 if n is None else n) for n in sizes)
-            what, fix = f"input '{spec.name}' has an unbound dim without a name (axis {axis})", f"--input {spec.name}={example}"
+            what, fix = (
+                f"input '{spec.name}' has an unbound dim without a name (axis {axis})",
+                f"--input {spec.name}={example}",
+            )
         errors.add("unbound-dim", what, why="shapes are static in Headrace", fix=fix, location=spec.name)
     return None if None in sizes else tuple(n for n in sizes if n is not None)
 

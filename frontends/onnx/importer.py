@@ -116,7 +116,9 @@ def _read(model: Source, shape_only: bool) -> Graph:
     if isinstance(model, (str, os.PathLike)):
         return _check(wire.read(os.fspath(model)), shape_only)
     if not hasattr(model, "graph") or not hasattr(model, "opset_import"):
-        raise CompileError("bad-model", f"cannot import a {type(model).__name__}", fix="give a path or an onnx.ModelProto")
+        raise CompileError(
+            "bad-model", f"cannot import a {type(model).__name__}", fix="give a path or an onnx.ModelProto"
+        )
     initializers = [(tensor, None) for tensor in model.graph.initializer]
     return _check(wire.Model(model, initializers, None, model.graph.name), shape_only)
 
@@ -269,7 +271,9 @@ def _sorted(
     for index, node in enumerate(nodes):
         for name in node.proto.output:
             if name and name in made:
-                errors.add("duplicate-name", f"'{name}' is made twice", why="names are unique in a graph", location=node.name)
+                errors.add(
+                    "duplicate-name", f"'{name}' is made twice", why="names are unique in a graph", location=node.name
+                )
             elif name:
                 made[name] = index
     bad_inputs = any(spec is None for spec in inputs)
@@ -281,7 +285,9 @@ def _sorted(
                 continue
             if name not in made:
                 if not bad_inputs:
-                    errors.add("dangling-input", f"nothing makes '{name}', an operand of {node.op_type}", location=node.name)
+                    errors.add(
+                        "dangling-input", f"nothing makes '{name}', an operand of {node.op_type}", location=node.name
+                    )
                 continue
             maker = made[name]
             if maker is not None:
@@ -304,7 +310,12 @@ def _sorted(
             if waits[user] == 0:
                 heapq.heappush(ready, user)
     if len(order) < len(nodes):
-        errors.add("cyclic-graph", "the graph has a cycle", why=" → ".join(_cycle(nodes, users, waits)), location=_cycle(nodes, users, waits)[0])
+        errors.add(
+            "cyclic-graph",
+            "the graph has a cycle",
+            why=" → ".join(_cycle(nodes, users, waits)),
+            location=_cycle(nodes, users, waits)[0],
+        )
     return [nodes[i] for i in order]
 
 
@@ -364,7 +375,11 @@ def _refuse(node: NodeSpec, refused: Refused, coverage: Coverage, errors: Collec
 
 
 def _import(
-    graph: Graph, shapes: Mapping[str, tuple[int, ...]], states: Mapping[str, str], coverage: Coverage, errors: Collector
+    graph: Graph,
+    shapes: Mapping[str, tuple[int, ...]],
+    states: Mapping[str, str],
+    coverage: Coverage,
+    errors: Collector,
 ) -> ImportResult:
     """Build the module. Nodes that are refused go to `errors`, and what depends on them is left out."""
     inputs = [Port(x.name, TT(shapes[x.name], x.dtype)) for x in graph.inputs]

@@ -1,22 +1,20 @@
 """What an op's conversion sees: values of the graph, one node with its attributes, and the ways to build tensor ops.
 
-A `Value` is a tensor of the model. It may be an SSA value, an initializer whose bytes are still in the file, or an array
-known while importing. What shapes, axes and indices are made of (`Shape`, `Gather` of a shape, `Concat`, `Range` …) is
-computed here, on arrays, by the meanings of the same tensor ops; everything else becomes ops of the program.
+A `Value` is a tensor of the model. It may be an SSA value, an initializer whose bytes are still in the file, or an
+array known while importing. What shapes, axes and indices are made of (`Shape`, `Gather` of a shape, `Concat`, `Range`
+…) is computed here, on arrays, by the meanings of the same tensor ops; everything else becomes ops of the program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from headrace.dialects import tensor
 from headrace.dialects.support import dtypes
-from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.locations import Location, named
 from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor import shapes, storage
@@ -60,8 +58,8 @@ class Value:
     """A tensor of the model.
 
     At least one of these says where it comes from: `ssa` (made by an op or an argument), `array` (known), `ref` (bytes
-    in a file), `source` (an op on known operands: computed when a shape needs it, built when the program does). A `parameter` is an
-    initializer of the model.
+    in a file), `source` (an op on known operands: computed when a shape needs it, built when the program does). A
+    `parameter` is an initializer of the model.
     """
 
     name: str

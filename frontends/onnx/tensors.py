@@ -55,7 +55,13 @@ UNSUPPORTED = {
     25: "uint2",
     26: "int2",
 }
-_FIELD_OF = {"f32": "float_data", "f64": "double_data", "i64": "int64_data", "ui32": "uint64_data", "ui64": "uint64_data"}
+_FIELD_OF = {
+    "f32": "float_data",
+    "f64": "double_data",
+    "i64": "int64_data",
+    "ui32": "uint64_data",
+    "ui64": "uint64_data",
+}
 EXTERNAL = 1
 MAX_ELEMENTS = 1 << 48
 
@@ -85,7 +91,7 @@ def dtype_of(data_type: int, what: str, location: str = "") -> str:
 
 
 class ExternalFiles:
-    """Files beside the model that hold tensor bytes: opened once each, by memory map, inside the model's folder only."""
+    """Files with tensor bytes: opened once each, by memory map, inside the model's folder only."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -94,7 +100,9 @@ class ExternalFiles:
     def span(self, name: str, entries: dict[str, str], nbytes: int) -> Span:
         """Where tensor `name` of `nbytes` bytes lies, from its external_data entries."""
         location = entries.get("location", "")
-        offset, length = (self._number(name, entries, key, default) for key, default in (("offset", 0), ("length", nbytes)))
+        offset, length = (
+            self._number(name, entries, key, default) for key, default in (("offset", 0), ("length", nbytes))
+        )
         data = self._file(name, location)
         if length != nbytes:
             raise _external(name, location, f"its length is {length} bytes but shape and dtype need {nbytes}")
@@ -117,7 +125,9 @@ class ExternalFiles:
         if location in self._open:
             return self._open[location]
         if self.folder is None:
-            raise _external(name, location, "the model was given in memory, so it has no folder", "give the path of the model file")
+            raise _external(
+                name, location, "the model was given in memory, so it has no folder", "give the path of the model file"
+            )
         inside = "keep the model's data files in the folder of the model"
         windows = PureWindowsPath(location)
         if not location or "\0" in location or PurePosixPath(location).is_absolute() or windows.drive or windows.root:
@@ -134,7 +144,11 @@ class ExternalFiles:
             data = open_map(path)
         except OSError as error:
             raise _external(
-                name, location, f"{error.strerror or error}", "put the file beside the model, under this name", missing=True
+                name,
+                location,
+                f"{error.strerror or error}",
+                "put the file beside the model, under this name",
+                missing=True,
             ) from None
         self._open[location] = data
         return data
@@ -221,4 +235,6 @@ def _from_values(values: Any, type: TT) -> Array:
 
 
 def _bad(name: str, why: str) -> CompileError:
-    return CompileError("bad-tensor", f"tensor '{name}' is malformed", why=why, fix="export the model again", location=name)
+    return CompileError(
+        "bad-tensor", f"tensor '{name}' is malformed", why=why, fix="export the model again", location=name
+    )

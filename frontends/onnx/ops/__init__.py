@@ -12,7 +12,17 @@ from importlib import import_module
 
 from headrace.frontends.onnx.node import Node, Value
 
-FAMILIES = ("elementwise", "activation", "contraction", "reduction", "movement", "indexing", "normalization", "host", "attention")
+FAMILIES = (
+    "elementwise",
+    "activation",
+    "contraction",
+    "reduction",
+    "movement",
+    "indexing",
+    "normalization",
+    "host",
+    "attention",
+)
 
 Convert = Callable[[Node], "Value | Sequence[Value | None]"]
 _table: dict[str, Convert] = {}

@@ -78,7 +78,9 @@ def _conv(n: Node) -> Value:
         raise Refused(f"its filter has {w.rank} dims, its operand {x.rank}", code="bad-node")
     kernel = w.shape[2:]
     if n.int_list("kernel_shape", kernel) != kernel:
-        raise Refused(f"kernel_shape is {list(n.int_list('kernel_shape'))} but its filter has {list(kernel)}", code="bad-node")
+        raise Refused(
+            f"kernel_shape is {list(n.int_list('kernel_shape'))} but its filter has {list(kernel)}", code="bad-node"
+        )
     strides, dilations = _per_dim(n, "strides", dims, 1), _per_dim(n, "dilations", dims, 1)
     pads = _pads(n, x.shape[2:], kernel, strides, dilations)
     operands = (x, w) if bias is None else (x, w, bias)
@@ -232,7 +234,9 @@ def _einsum(n: Node) -> Value:
     """Operands are taken in pairs from the left; each pair is one batched matrix product."""
     terms, result = _terms(n)
     if any(len(set(term)) < len(term) for term in (*terms, result)):
-        raise Refused("a subscript is repeated in one operand (a diagonal)", "write the diagonal with Gather or Mul and ReduceSum")
+        raise Refused(
+            "a subscript is repeated in one operand (a diagonal)", "write the diagonal with Gather or Mul and ReduceSum"
+        )
     values, subscripts = list(n.operands), list(terms)
     value, have = values[0], subscripts[0]
     if set(result) - set("".join(terms)):

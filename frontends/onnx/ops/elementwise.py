@@ -144,7 +144,7 @@ def _identity(n: Node) -> Value:
 def _dropout(n: Node) -> tuple[Value, ...]:
     """The inference form: the operand, and a mask of nothing but true."""
     training, ratio = n.get(2), n.get(1)
-    if training is not None and n.one(training, "training_mode"):
-        if ratio is None or n.one(ratio, "ratio") != 0:
-            raise Refused("it is in training mode, which drops elements at random", "export the model for inference")
+    drops = training is not None and n.one(training, "training_mode") and (ratio is None or n.one(ratio, "ratio") != 0)
+    if drops:
+        raise Refused("it is in training mode, which drops elements at random", "export the model for inference")
     return (n[0], n.broadcast(n.scalar(True, "i1"), n[0].shape))[: max(1, len(n.outputs))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from headrace.frontends.onnx.node import Node, Refused, Value
 from headrace.frontends.onnx.ops import converts
 
@@ -23,7 +25,7 @@ def _gather(n: Node) -> Value:
             raise Refused(f"indices {list(at)} leave dim {axis} of {x.type}", code="bad-shape")
         at = [i % size for i in at]
         step = at[1] - at[0] if len(at) > 1 else 1
-        if step > 0 and all(b - a == step for a, b in zip(at, at[1:], strict=False)):
+        if step > 0 and all(b - a == step for a, b in pairwise(at)):
             y = n.slice(x, axis, at[0], at[-1] + 1, step)
             return y if indices.rank else n.reshape(y, (*x.shape[:axis], *x.shape[axis + 1 :]))
     return n.op("gather", x, _indices(n, indices), axis=axis)
