@@ -89,6 +89,7 @@ LAYERS = (
 NO_NUMPY_AT_IMPORT = ("dialects", "passes.infra", "tools.opt", "tools.check_repo", "tools.docs")
 NUMPY_AT_IMPORT = (
     "dialects.tensor.meaning",
+    "dialects.tensor.interpreter",
     "dialects.dataflow.interpreter",
     "dialects.rdu.interpreter",
     "dialects.support.weights",

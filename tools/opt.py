@@ -19,7 +19,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, ModuleOp, StringAttr, UnknownLoc
@@ -35,6 +35,9 @@ from headrace.dialects.support.diagnostics import CompileError, nearest
 from headrace.passes.infra.manager import ALL, PassBug, PassManager, Watch, timing_table
 from headrace.passes.infra.registry import available, build
 from headrace.passes.infra.verify import offences
+
+if TYPE_CHECKING:
+    from headrace.tools.numbers import Numbers
 
 DIALECTS = {
     "builtin": "xdsl.dialects.builtin:Builtin",
@@ -255,6 +258,9 @@ def arguments() -> argparse.ArgumentParser:
     add("--split-input-file", action="store_true", help="treat parts between '// -----' lines one by one")
     add("--verify-diagnostics", action="store_true", help="errors must be those of '// expected-error {{…}}' comments")
     add("--verify-each", action=argparse.BooleanOptionalAction, default=True, help="audit the IR after each pass")
+    add("--check-numbers", action="store_true", help="run the program after each pass; the results must stay the same")
+    add("--weights", default="random:0", metavar="FILE|random:SEED", help="weights for --check-numbers")
+    add("--inputs", default="random:0", metavar="NPZ|random:SEED", help="inputs for --check-numbers")
     add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects in generic form")
     add("--print-op-generic", action="store_true", help="print in generic form")
     add("--print-debuginfo", action="store_true", help="print locations")
@@ -360,6 +366,7 @@ class Driver:
         module, positions = parse(ctx, text, self.name, first_line)
         self.times["parse"] += time.process_time() - start
         named = {locations.text(op.location): at for op, at in reversed(positions.items())}
+        numbers = self._numbers()
         watch = Watch(
             verify_each=args.verify_each,
             before=frozenset([ALL] if args.print_ir_before_all else args.print_ir_before),
@@ -368,9 +375,12 @@ class Driver:
             generic=args.print_op_generic,
             debuginfo=args.print_debuginfo,
             stream=self.stderr,
+            check=numbers.check if numbers else None,
         )
         manager = PassManager(ctx, passes, watch)
         try:
+            if numbers:
+                numbers.start(module)
             manager.run(module)
         except CompileError as error:
             raise Refused(*self._refusals(error, named)) from error
@@ -398,6 +408,13 @@ class Driver:
                 shown = f"\n  at: {one.location}"
             found.append(Refusal(*(at or (0, 0)), _one_line(one) + shown + notes))
         return found
+
+    def _numbers(self) -> Numbers | None:
+        if not self.args.check_numbers:
+            return None
+        from headrace.tools.numbers import Numbers
+
+        return Numbers(self.args.weights, self.args.inputs, lambda line: print(line, file=self.stderr))
 
     def _check_names(self, names: Sequence[str], passes: Sequence[ModulePass]) -> None:
         running = [one.name for one in passes]

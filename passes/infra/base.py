@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -62,8 +62,7 @@ def _check_range(name: str, field: dataclasses.Field[Any], value: Any, found: Co
     low, high = field.metadata.get("low"), field.metadata.get("high")
     choices = field.metadata.get("choices") or ()
     flag = field.name.replace("_", "-")
-    items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
-    for item in items:
+    for item in cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,):
         if item is None:
             continue
         if choices and item not in choices:

@@ -46,6 +46,8 @@ class Watch:
     """Where IR goes; standard error when None."""
     progress: Callable[[int, int, ModulePass], None] | None = None
     """Called before each pass with its number, the number of passes and the pass."""
+    check: Callable[[ModulePass, ModuleOp], None] | None = None
+    """Called after each pass and its audit; raises to stop."""
 
 
 @dataclass
@@ -116,6 +118,8 @@ class PassManager:
             self._print_difference(one, text, self._text(module))
         if snapshot is not None:
             self._audit(one, record, module, snapshot, unlocated_before)
+        if watch.check is not None:
+            watch.check(one, module)
         return record, after
 
     def _audit(self, one: ModulePass, record: Record, module: ModuleOp, before: ModuleOp, lost_before: int) -> None:

@@ -96,11 +96,11 @@ def test_start_is_cheap_and_loads_no_numpy(tmp_path: Path) -> None:
         "import sys; from headrace.tools.opt import run; assert run(sys.argv[1:]) == 0;"
         "print(sorted({'numpy', 'onnx'} & set(sys.modules)))"
     )
-    command = [sys.executable, "-c", code, path, "-p", "canonicalize"]
+    command = [sys.executable, "-c", code, path, "-p", "cse"]
     shown = subprocess.run(command, capture_output=True, text=True, check=False)
     assert shown.stdout.splitlines()[-1:] == ["[]"], shown.stderr
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([DRIVER, path, "-p", "canonicalize"], capture_output=True, text=True, check=False)
+    done = subprocess.run([DRIVER, path, "-p", "cse"], capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
