@@ -91,7 +91,7 @@ def test_lists_passes_with_a_line_each(opt) -> None:
 def test_start_is_cheap_and_loads_no_numpy(tmp_path: Path) -> None:
     """The whole process on a small file, and what it imports."""
     path = tmp_path / "x.mlir"
-    path.write_text(PROGRAM.replace("  func", "  %0 = tensor.neg %x : tensor<4xf32>\n  func"))
+    path.write_text(PROGRAM.replace("  func", "  %0 = tensor.neg %x : tensor<4xf32> -> tensor<4xf32>\n  func"))
     code = (
         "import sys; from headrace.tools.opt import run; assert run(sys.argv[1:]) == 0;"
         "print(sorted({'numpy', 'onnx'} & set(sys.modules)))"
