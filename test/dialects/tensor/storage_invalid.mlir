@@ -58,7 +58,7 @@
 
 // expected-error @+1 {{tensor.recipe: the body ends in tensor.yield}}
 tensor.recipe @a {
-  %0 = tensor.weight "w" : tensor<2xf32>
+  "test.termop"() : () -> ()
 }
 
 // -----
