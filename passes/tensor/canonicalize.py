@@ -1,0 +1,144 @@
+"""The canonical form of tensor programs."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.pattern_rewriter import RewritePattern
+from xdsl.rewriter import InsertPoint
+from xdsl.traits import IsTerminator
+
+from headrace.dialects.support import locations
+from headrace.dialects.tensor.canonicalization import patterns
+from headrace.passes.infra.base import Pass
+from headrace.passes.infra.rewriting import EndlessRewrite, Journal, LocatingRewriter
+from headrace.passes.tensor import _graph
+
+REWRITES_PER_OP, REWRITES_AT_LEAST = 16, 1024
+"""A block that needs more rewrites than this is taken for a circle of patterns."""
+
+
+@dataclass(frozen=True)
+class CanonicalizePass(Pass):
+    """Apply the canonicalization patterns of the tensor ops to rest, and erase what becomes dead.
+
+    Assumes nothing. Patterns are those of `dialects/tensor/canonicalization`; each op is looked at once, and again when
+    its operands change. Ops that replace another have its location, ops that merge several have all of theirs.
+
+    Before: `%1 = tensor.reshape %0 …`, `%2 = tensor.reshape %1 …`. After: `%2 = tensor.reshape %0 …`.
+    """
+
+    name: ClassVar[str] = "canonicalize"
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        return canonicalize(module)
+
+
+def canonicalize(module: ModuleOp, journal: Journal | None = None) -> bool:
+    """Bring all functions into canonical form; True if anything changed."""
+    changed = False
+    table: dict[str, tuple[RewritePattern, ...]] = {}
+    for block in _graph.blocks(module):
+        changed |= _Worklist(block, table, journal).run()
+    return changed
+
+
+class _Worklist:
+    """Ops of one block that patterns may apply to. Each op is in it once at a time."""
+
+    def __init__(self, block: Block, table: dict[str, tuple[RewritePattern, ...]], journal: Journal | None) -> None:
+        self.block = block
+        self.table = table
+        self.journal = journal
+        self.queue: deque[Operation] = deque()
+        self.queued: set[Operation] = set()
+        self.applied: list[str] = []
+        self.limit = REWRITES_AT_LEAST
+        self.changed = False
+
+    def run(self) -> bool:
+        for op in list(self.block.ops):
+            self.limit += REWRITES_PER_OP
+            self.push(op)
+        while self.queue:
+            op = self.queue.popleft()
+            self.queued.discard(op)
+            if op.parent is not self.block:
+                continue
+            if _graph.unused(op) and not op.has_trait(IsTerminator):
+                self.bury(op)
+            else:
+                self.rewrite(op)
+        return self.changed
+
+    def push(self, op: Operation) -> None:
+        if op in self.queued or op.parent is not self.block:
+            return
+        if op.name not in self.table:
+            self.table[op.name] = patterns(op.name)
+        if self.table[op.name] or _graph.unused(op):
+            self.queued.add(op)
+            self.queue.append(op)
+
+    def rewrite(self, op: Operation) -> None:
+        found = self.table[op.name]
+        if not found:
+            return
+        rewriter = LocatingRewriter(op)
+        rewriter.journal, rewriter.matched, rewriter.location = self.journal, op, op.location
+        rewriter.insertion_point = InsertPoint.before(op)
+        rewriter.operation_insertion_handler = [self.push]
+        rewriter.operation_modification_handler = [self.push]
+        rewriter.operation_removal_handler = [self.release]
+        for pattern in found:
+            rewriter.pattern = type(pattern).__name__
+            pattern.match_and_rewrite(op, rewriter)
+            if rewriter.has_done_action:
+                self.count(rewriter.pattern, op.name, rewriter.location)
+                self.push(op)  # when it was changed in place
+                return
+
+    def count(self, pattern: str, name: str, where: object) -> None:
+        self.changed = True
+        if self.journal is not None:
+            self.journal.applied[pattern] += 1
+        self.applied.append(pattern)
+        if len(self.applied) > self.limit:
+            last = ", ".join(sorted(set(self.applied[-64:])))
+            at = locations.text(where) if isinstance(where, locations.Location) else ""
+            raise EndlessRewrite(f"no rest after {self.limit} rewrites; the last were {last}, on '{name}' at {at}")
+
+    def release(self, op: Operation) -> None:
+        """What `op` reads may be dead once it is gone; and what shares that with it may see it alone."""
+        for value in op.operands:
+            maker = _graph.producer(value)
+            if maker is None:
+                continue
+            if maker not in self.queued:
+                self.queued.add(maker)
+                self.queue.append(maker)
+            last = _last_user(value, op)
+            if last is not None:
+                self.push(last)
+
+    def bury(self, op: Operation) -> None:
+        self.changed = True
+        self.release(op)
+        _graph.erase(op)
+
+
+def _last_user(value: SSAValue, but: Operation) -> Operation | None:
+    """The one op that uses `value` besides `but`, when there is just one."""
+    found: Operation | None = None
+    for use in value.uses:
+        if use.operation is but:
+            continue
+        if found is not None:
+            return None
+        found = use.operation
+    return found
