@@ -6,8 +6,8 @@ pairs, in words · hops per cycle: the switches' total work.
 
 The solver makes several constructive starts, keeps the best, and refines it by annealing: batches of proposed moves
 (one unit to a free site, or two units of a kind swapped) are evaluated at once, and of the accepted ones those that
-touch neither each other's sites nor each other's neighbours are made, so that the cost stays exact. Seeded; the budget is a
-number of moves; the same problem, seed and budget give the same placement.
+touch neither each other's sites nor each other's neighbours are made, so that the cost stays exact. Seeded; the budget
+is a number of moves; the same problem, seed and budget give the same placement.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.dialects.machine.device import UNIT_KINDS, Device
-from headrace.dialects.support.diagnostics import Collector, CompileError
+from headrace.dialects.support.diagnostics import Collector
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-DEFAULT_MOVES = 100
+DEFAULT_MOVES = 200
 """Default budget: proposed moves per unit."""
 
 
@@ -153,6 +152,7 @@ class _Flat:
         inner = [kind != "agcu" for kind in kinds] or [False]
         self.is_inner = np.array(inner)[self.kind]
         self._neighbours(*problem.edges)
+        self.profiles: dict[tuple[int, int], Ints] = {}
 
     def _nearest(self, kind: int) -> Ints:
         """[columns, rows]: a site of the kind nearest to each switch, by two sweeps along each axis."""
@@ -183,6 +183,34 @@ class _Flat:
         self.to_weight = np.concatenate([self.weight, self.weight])[order]
         self.begin = np.searchsorted(ends[order], np.arange(self.units + 1))
         self.degree = np.diff(self.begin)
+
+    def profile(self, kind: int, friend: int) -> Ints:
+        """Least distance from a site of `kind` to its i-th nearest site of `friend`, over all sites of `kind`."""
+        if (kind, friend) in self.profiles:
+            return self.profiles[kind, friend]
+        size = self.columns + self.rows
+        # In coordinates x + y and x - y a Manhattan ball is a square: sums over squares by an integral image.
+        u, v = self.x + self.y + 1, self.x - self.y + self.rows + 1
+        image = np.zeros((2 * size + 1, 2 * size + 1), np.int64)
+        span = slice(int(self.first[friend]), int(self.first[friend + 1]))
+        np.add.at(image, (u[span], v[span]), 1)
+        image = image.cumsum(0).cumsum(1)
+        span = slice(int(self.first[kind]), int(self.first[kind + 1]))
+        u, v = u[span], v[span]
+        count = int(min(self.degree.max(initial=0), self.first[friend + 1] - self.first[friend])) + 1
+        found = np.zeros(count, np.int64)
+        reached = 0
+        for distance in range(size + 1):
+            top, bottom = np.maximum(u - distance - 1, 0), np.minimum(u + distance, 2 * size)
+            left, right = np.maximum(v - distance - 1, 0), np.minimum(v + distance, 2 * size)
+            inside = image[bottom, right] - image[top, right] - image[bottom, left] + image[top, left]
+            most = int(inside.max(initial=0)) - (kind == friend)
+            found[reached:most] = distance
+            reached = max(reached, most)
+            if reached >= count:
+                break
+        self.profiles[kind, friend] = found
+        return found
 
     def cost(self, at: Ints) -> float:
         """Σ weight × distance of the placement `at` (site of each unit), weights scaled."""
@@ -303,7 +331,9 @@ def _folded(
         total = np.maximum(np.bincount(owner, weight, len(edge)), 1e-30)
         mean_x = np.bincount(owner, weight * x[flat.to[where]], len(edge)) / total
         mean_y = np.bincount(owner, weight * y[flat.to[where]], len(edge)) / total
-        site = flat.near[flat.kind[edge], np.where(mean_x * 2 >= flat.columns, flat.columns - 1, 0), np.rint(mean_y).astype(int)]
+        site = flat.near[
+            flat.kind[edge], np.where(mean_x * 2 >= flat.columns, flat.columns - 1, 0), np.rint(mean_y).astype(int)
+        ]
         x[edge], y[edge] = flat.x[site], flat.y[site]
     return x, y
 
@@ -390,21 +420,21 @@ def _anneal(flat: _Flat, at: Ints, seed: int, moves: int) -> tuple[Ints, int]:
     if not len(movable) or moves <= 0:
         return at, 0
     rng = np.random.default_rng(seed)
-    batch = int(min(max(16, len(movable) // 3), 512))
+    batch = int(np.clip(len(movable) // 2, 8, 1024))
     rounds = max(1, moves // batch)
     at, best = at.copy(), at.copy()
     owner = np.full(len(flat.x), -1)
     owner[at] = np.arange(flat.units)
     cost = lowest = flat.cost(at)
     mean = cost / max(1, len(flat.weight))
-    hot, cold = 0.3 * max(mean, 0.3), 0.03
+    hot, cold = 0.5 * max(mean, 0.3), 0.1  # in mean weights × hops
     nobody = len(flat.x)
     claim = np.full(len(flat.x) + 1, nobody)
     mover = np.full(flat.units + 1, nobody)
     for step in range(rounds):
         progress = step / rounds
         heat = hot * (cold / hot) ** progress
-        reach = max(1, round((1 - progress) * 6))
+        reach = max(1, round((1 - progress) * 4))
         unit = movable[rng.integers(0, len(movable), batch)]
         edge = flat.begin[unit] + (rng.random(batch) * flat.degree[unit]).astype(np.int64)
         friend = at[flat.to[edge]]
@@ -460,10 +490,9 @@ def _gain(flat: _Flat, at: Ints, units: Ints, old: Ints, new: Ints, partner: Int
     friend = flat.to[where]
     fx, fy = flat.x[at[friend]], flat.y[at[friend]]
     o, n = old[owner], new[owner]
-    change = np.abs(flat.x[n] - fx) + np.abs(flat.y[n] - fy) - np.abs(flat.x[o] - fx) - np.abs(flat.y[o] - fy)
-    change = change * flat.to_weight[where]
-    change[friend == partner[owner]] = 0.0
-    return np.bincount(owner, change, len(units))
+    farther = np.abs(flat.x[n] - fx) + np.abs(flat.y[n] - fy) - np.abs(flat.x[o] - fx) - np.abs(flat.y[o] - fy)
+    change = np.where(friend == partner[owner], 0.0, farther * flat.to_weight[where])
+    return np.bincount(owner, change, len(units)).astype(np.float64)
 
 
 def _earliest(flat: _Flat, mover: Ints, units: Ints, index: Ints) -> npt.NDArray[np.bool_]:
@@ -504,34 +533,9 @@ def _charged(flat: _Flat, unit: Ints, friend: Ints) -> float:
     total = 0.0
     for pair in np.unique(kinds).tolist():
         here = kinds[order] == pair
-        profile = _profile(flat, pair // flat.kinds, pair % flat.kinds, int(rank[here].max()) + 1)
+        profile = flat.profile(pair // flat.kinds, pair % flat.kinds)
         total += float(weight[order][here] @ profile[rank[here]])
     return total
-
-
-def _profile(flat: _Flat, kind: int, friend: int, count: int) -> Ints:
-    """Least distance from a site of `kind` to its i-th nearest site of `friend`, over all sites of `kind`."""
-    size = flat.columns + flat.rows
-    # In coordinates x + y and x - y a Manhattan ball is a square: sums over squares by an integral image.
-    image = np.zeros((2 * size + 1, 2 * size + 1), np.int64)
-    span = slice(int(flat.first[friend]), int(flat.first[friend + 1]))
-    np.add.at(image, (flat.x[span] + flat.y[span] + 1, flat.x[span] - flat.y[span] + flat.rows + 1), 1)
-    image = image.cumsum(0).cumsum(1)
-    span = slice(int(flat.first[kind]), int(flat.first[kind + 1]))
-    u, v = flat.x[span] + flat.y[span] + 1, flat.x[span] - flat.y[span] + flat.rows + 1
-    found = np.zeros(count, np.int64)
-    reached = 0
-    for distance in range(size + 1):
-        top, bottom = np.clip(u - distance - 1, 0, 2 * size), np.clip(u + distance, 0, 2 * size)
-        left, right = np.clip(v - distance - 1, 0, 2 * size), np.clip(v + distance, 0, 2 * size)
-        inside = image[bottom, right] - image[top, right] - image[bottom, left] + image[top, left]
-        most = int(inside.max(initial=0)) - (kind == friend)
-        if most > reached:
-            found[reached:most] = distance
-            reached = most
-        if reached >= count:
-            break
-    return found
 
 
 def solve_placement(problem: PlacementProblem, seed: int = 0, moves: int | None = None) -> Placement:
@@ -540,6 +544,8 @@ def solve_placement(problem: PlacementProblem, seed: int = 0, moves: int | None 
     CompileError `too-many-units` or `bad-placement-problem`. The answer has passed `check_placement`.
     """
     problem.check()
+    if not problem.offsets[-1]:
+        return Placement(tuple(np.zeros((0, 2), np.int64) for _ in problem.groups), 0.0, 0.0)
     flat = _Flat(problem)
     rank = _levels(problem)
     grown = _grown_start(flat, rank)
@@ -548,14 +554,16 @@ def solve_placement(problem: PlacementProblem, seed: int = 0, moves: int | None 
         at = _settle(flat, start, rank)
         starts.append((start.name, flat.cost(at), at))
     starts.sort(key=lambda start: start[1])  # stable: the first of equals wins
-    budget = DEFAULT_MOVES * flat.units if moves is None else moves
-    at, tried = _anneal(flat, starts[0][2], seed, budget)
+    bound = _bound(flat)
+    at, tried = starts[0][2], 0
+    if starts[0][1] > bound * (1 + 1e-9):
+        at, tried = _anneal(flat, at, seed, DEFAULT_MOVES * flat.units if moves is None else moves)
     site = np.stack([flat.x[at], flat.y[at]], axis=1)
     positions = tuple(np.split(site, problem.offsets[1:-1]))
     placement = Placement(
         positions,
         flat.cost(at) * flat.scale,
-        _bound(flat) * flat.scale,
+        bound * flat.scale,
         tuple((name, cost * flat.scale) for name, cost, _ in starts),
         tried,
     )
@@ -579,6 +587,8 @@ def check_placement(problem: PlacementProblem, placement: Placement) -> None:
         found.add("bad-placement", what)
 
     taken: dict[str, dict[tuple[int, int], str]] = {}
+    kinds = dict.fromkeys(g.kind for g in problem.groups)
+    legal_sites = {kind: set(map(tuple, problem.sites[kind].tolist())) for kind in kinds}
     if len(placement.positions) != len(problem.groups):
         bad(f"{len(placement.positions)} positions for {len(problem.groups)} groups")
         found.raise_if_any()
@@ -586,8 +596,7 @@ def check_placement(problem: PlacementProblem, placement: Placement) -> None:
         if sites.shape != (group.count, 2):
             bad(f"group '{group.name}' has {group.count} units and sites of shape {sites.shape}")
             continue
-        legal = set(map(tuple, problem.sites[group.kind].tolist()))
-        used = taken.setdefault(group.kind, {})
+        legal, used = legal_sites[group.kind], taken.setdefault(group.kind, {})
         for unit, (x, y) in enumerate(sites.tolist()):
             if (x, y) not in legal:
                 bad(f"unit {unit} of group '{group.name}' is at ({x}, {y}), which is no {group.kind} site")
