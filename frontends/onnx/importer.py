@@ -434,6 +434,10 @@ def _convert(
         coverage.add(spec.op_type, spec.name, "refused", error.what, shapes)
         errors.diagnostics.extend(error.diagnostics)
         return nothing
+    unread = node.unread()
+    if unread:
+        _refuse(spec, Refused(f"attribute {', '.join(unread)} is not known"), coverage, errors, shapes)
+        return nothing
     results = [found] if isinstance(found, Value) else list(found)
     named_results = {name: x for name, x in zip(spec.proto.output, results, strict=False) if name and x is not None}
     missing = [name for name in nothing if name not in named_results]

@@ -194,6 +194,9 @@ FLOAT, INT, STRING, TENSOR, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 6, 7, 8  # Attri
 
 REQUIRED: Any = object()
 
+# Attributes about precision, rounding to types that Headrace lacks, or training.
+MEANINGLESS = ("stash_type", "saturate", "round_mode", "storage_order", "seed", "momentum", "chunk_size")
+
 
 class Node:
     """One node of the model: its operands and attributes, and the ways to build what it means.
@@ -219,6 +222,7 @@ class Node:
         self.outputs: tuple[str, ...] = tuple(proto.output)
         self.made: list[str] = []
         self._attributes = attributes
+        self._read: set[str] = set()
         self._constants = 0
 
     # Operands
@@ -269,9 +273,19 @@ class Node:
 
     def has(self, name: str) -> bool:
         """Whether the node has an attribute."""
+        self._read.add(name)
         return name in self._attributes
 
+    def ignore(self, *names: str) -> None:
+        """Attributes that mean nothing for what is built."""
+        self._read.update(names)
+
+    def unread(self) -> list[str]:
+        """Attributes that nobody asked for: their meaning would be lost."""
+        return [name for name in self._attributes if name not in self._read and name not in MEANINGLESS]
+
     def _attribute(self, name: str, kind: int, field: str, default: Any) -> Any:
+        self._read.add(name)
         proto = self._attributes.get(name)
         if proto is None:
             if default is REQUIRED:

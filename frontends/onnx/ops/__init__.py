@@ -21,6 +21,7 @@ FAMILIES = (
     "indexing",
     "normalization",
     "host",
+    "loss",
     "attention",
 )
 

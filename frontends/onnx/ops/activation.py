@@ -92,6 +92,11 @@ def _swish(n: Node) -> Value:
     return n.op("mul", x, n.op("sigmoid", n.op("mul", x, n.scalar(alpha, x.dtype))))
 
 
+@converts("SwiGLU")
+def _swiglu(n: Node) -> Value:
+    return n.op("mul", _swish(n), n[1])
+
+
 @converts("Gelu")
 def _gelu(n: Node) -> Value:
     return n.op("gelu", n[0], approximate=n.string("approximate", "none"))

@@ -1,8 +1,9 @@
-"""Attention and rotary embeddings (opset 23)."""
+"""Attention, rotary embeddings and caches (opset 23 and 24)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import sqrt
 
 from headrace.frontends.onnx.node import Node, Refused, Value
@@ -22,23 +23,20 @@ def _heads(n: Node, x: Value, count: int | None, what: str) -> Value:
 @converts("Attention")
 def _attention(n: Node) -> Sequence[Value | None]:
     """softmax(Q·Kᵀ·scale + mask)·V over [B, heads, S, D], with past keys and values in front and grouped heads."""
+    n.ignore("qk_matmul_output_mode", "softmax_precision")
     if len(n.outputs) > 3 and n.outputs[3]:
         raise Refused("its result qk_matmul_output is not supported", "drop that output")
-    if n.get(6) is not None:
-        raise Refused("its operand nonpad_kv_seqlen is not supported")
     flat = n[0].rank == 3
     q = _heads(n, n[0], n.int("q_num_heads", None), "Q")
-    k, v = (_heads(n, n[i], n.int("kv_num_heads", None), "KV"[i - 1]) for i in (1, 2))
-    past = [(n.get(4), k), (n.get(5), v)]
-    k, v = (new if old is None else n.op("concat", old, new, axis=2) for old, new in past)
+    k, v = (_heads(n, n[i], n.int("kv_num_heads", None), "QKV"[i]) for i in (1, 2))
+    k, v = (new if old is None else n.op("concat", old, new, axis=2) for old, new in ((n.get(4), k), (n.get(5), v)))
     present = (k, v)
     heads, kv_heads = q.shape[1], k.shape[1]
     if heads != kv_heads:
-        if heads % kv_heads:
+        if not kv_heads or heads % kv_heads:
             raise Refused(f"{kv_heads} key heads do not divide {heads} query heads", code="bad-node")
         k, v = (_repeat(n, x, heads // kv_heads) for x in (k, v))
-    scale = n.float("scale", None)
-    y = _attend(n, q, k, v, n.get(3), 1 / sqrt(q.shape[-1]) if scale is None else scale)
+    y = _attend(n, q, k, v)
     if flat:
         b, h, s, d = y.shape
         y = n.reshape(n.transpose(y, (0, 2, 1, 3)), (b, s, h * d))
@@ -50,24 +48,80 @@ def _repeat(n: Node, x: Value, times: int) -> Value:
     return n.reshape(n.broadcast(n.reshape(x, (b, h, 1, s, d)), (b, h, times, s, d)), (b, h * times, s, d))
 
 
-def _attend(n: Node, q: Value, k: Value, v: Value, mask: Value | None, scale: float) -> Value:
-    softcap, causal = n.float("softcap", 0.0), n.flag("is_causal")
-    if mask is not None and mask.shape[-1] < k.shape[2]:  # what the mask does not reach is masked out
-        fill = 0.0 if mask.dtype == "i1" else float("-inf")
-        missing = k.shape[2] - mask.shape[-1]
-        mask = n.op("pad", mask, lo=(0,) * mask.rank, hi=(*((0,) * (mask.rank - 1)), missing), value=fill)
-    past = n.get(4)
-    offset = 0 if past is None else past.shape[2]
-    if causal and (offset or softcap):
-        mask = _and_causal(n, mask, q.shape[2], k.shape[2], offset, q.dtype)
-        causal = False
-    if not softcap:
+def _attend(n: Node, q: Value, k: Value, v: Value) -> Value:
+    given, softcap, scale = n.float("scale", None), n.float("softcap", 0.0), 1 / sqrt(q.shape[-1])
+    scale = scale if given is None else given
+    keep, mask = _masks(n, q.shape[2], k.shape[2], q.dtype)
+    causal = n.flag("is_causal") and keep is None and not softcap
+    if causal:
+        keys = None
+    else:
+        keys = keep
+        if n.flag("is_causal") and keep is None:
+            keys = _ordered(n, q.shape[2], k.shape[2], n.scalar(0, "i64"), None, 0)
+    if keys is not None and mask is not None:
+        mask = n.op("select", keys, mask, n.scalar(float("-inf"), q.dtype))
+    elif keys is not None:
+        mask = keys
+    if softcap:
+        y = _capped(n, q, k, v, mask, scale, softcap)
+    else:
         operands = (q, k, v) if mask is None else (q, k, v, mask)
-        return n.op("attention", *operands, scale=scale, causal=causal)
+        y = n.op("attention", *operands, scale=scale, causal=causal)
+    return y if keys is None or _all_see(n, keys) else _zero_unseen(n, y, keys)
+
+
+def _masks(n: Node, queries: int, keys: int, dtype: str) -> tuple[Value | None, Value | None]:
+    """Which keys a query may see (i1), and what is added to its scores. Causality alone is left to the op."""
+    mask, past, valid = n.get(3), n.get(4), n.get(6)
+    if mask is not None and mask.shape[-1] < keys:  # what the mask does not reach is masked out
+        fill = 0.0 if mask.dtype == "i1" else float("-inf")
+        hi = (*((0,) * (mask.rank - 1)), keys - mask.shape[-1])
+        mask = n.op("pad", mask, lo=(0,) * mask.rank, hi=hi, value=fill)
+    parts = [mask] if mask is not None and mask.dtype == "i1" else []
+    offset = n.scalar(0 if past is None else past.shape[2], "i64")
+    if valid is not None:
+        valid = n.reshape(n.cast(valid, "i64"), (valid.type.elements, 1, 1, 1))
+        parts.append(n.op("less", n.op("iota", shape=(1, keys), dtype="i64", axis=1), valid))
+        if past is None:
+            offset = n.op("sub", valid, n.scalar(queries, "i64"))
+    causal, left, right = n.flag("is_causal"), n.int("left_window_size", -1), n.int("right_window_size", -1)
+    if left >= 0 or right >= 0 or (causal and (past is not None or valid is not None or parts)):
+        after = 0 if causal else right if right >= 0 else None
+        parts.append(_ordered(n, queries, keys, offset, left if left >= 0 else None, after))
+    keep = reduce(lambda a, b: n.op("and", a, b), parts) if parts else None
+    return keep, None if mask is None or mask.dtype == "i1" else mask
+
+
+def _ordered(n: Node, queries: int, keys: int, offset: Value, before: int | None, after: int | None) -> Value:
+    """Keys at most `before` before and `after` after the position query + offset of each query."""
+    at = n.op("add", n.op("iota", shape=(queries, 1), dtype="i64", axis=0), offset)
+    key = n.op("iota", shape=(1, keys), dtype="i64", axis=1)
+    parts: list[Value] = []
+    if before is not None:
+        parts.append(n.op("greater_equal", key, n.op("sub", at, n.scalar(before, "i64"))))
+    if after is not None:
+        parts.append(n.op("less_equal", key, n.op("add", at, n.scalar(after, "i64")) if after else at))
+    return reduce(lambda a, b: n.op("and", a, b), parts)
+
+
+def _all_see(n: Node, keys: Value) -> bool:
+    """Whether every query is known to see some key."""
+    array = n.builder.array(keys) if keys.known else None
+    return array is not None and bool(array.any(axis=-1).all())
+
+
+def _zero_unseen(n: Node, y: Value, keys: Value) -> Value:
+    """A query that sees no key gives zeros."""
+    some = n.op("reduce_max", keys, axes=(keys.rank - 1,), keepdims=True)
+    return n.op("select", some, y, n.scalar(0, y.dtype))
+
+
+def _capped(n: Node, q: Value, k: Value, v: Value, mask: Value | None, scale: float, softcap: float) -> Value:
+    """Attention whose scores are limited to ±softcap by tanh, before the mask."""
     scores = n.op("matmul", q, n.transpose(k, (0, 1, 3, 2)))
-    scores = n.op("mul", scores, n.scalar(scale, q.dtype))
     cap = n.scalar(softcap, q.dtype)
-    scores = n.op("mul", n.op("tanh", n.op("div", scores, cap)), cap)
+    scores = n.op("mul", n.op("tanh", n.op("mul", scores, n.scalar(scale / softcap, q.dtype))), cap)
     if mask is not None and mask.dtype == "i1":
         scores = n.op("select", mask, scores, n.scalar(float("-inf"), q.dtype))
     elif mask is not None:
@@ -75,15 +129,22 @@ def _attend(n: Node, q: Value, k: Value, v: Value, mask: Value | None, scale: fl
     return n.op("matmul", n.op("softmax", scores, axis=-1), v)
 
 
-def _and_causal(n: Node, mask: Value | None, queries: int, keys: int, offset: int, dtype: str) -> Value:
-    """The mask, and nothing after position query + offset."""
-    last = n.op("add", n.op("iota", shape=(queries, 1), dtype="i64", axis=0), n.scalar(offset, "i64"))
-    seen = n.op("less_equal", n.op("iota", shape=(1, keys), dtype="i64", axis=1), last)
-    if mask is None:
-        return seen
-    if mask.dtype == "i1":
-        return n.op("and", mask, seen)
-    return n.op("select", seen, mask, n.scalar(float("-inf"), dtype))
+@converts("TensorScatter")
+def _tensor_scatter(n: Node) -> Value:
+    """Writes an update into a cache, per batch element from its write index on (around the end when circular)."""
+    cache, update, start = n[0], n[1], n.get(2)
+    axis, mode = n.axis(n.int("axis", -2), cache.rank), n.string("mode", "linear")
+    if axis == 0 or update.rank != cache.rank:
+        raise Refused(f"update {update.type} does not fit cache {cache.type} along dim {axis}", code="bad-node")
+    shape = tuple(s if d == axis else 1 for d, s in enumerate(update.shape))
+    at = n.op("iota", shape=shape, dtype="i64", axis=axis)
+    if start is not None:
+        at = n.op("add", at, n.reshape(n.cast(start, "i64"), (cache.shape[0], *((1,) * (cache.rank - 1)))))
+    if mode == "circular":
+        at = n.op("mod", at, n.scalar(cache.shape[axis], "i64"))
+    elif mode != "linear":
+        raise Refused(f"mode is '{mode}'", code="bad-node")
+    return n.op("scatter_elements", cache, n.broadcast(at, update.shape), update, axis=axis)
 
 
 @converts("RotaryEmbedding")

@@ -52,6 +52,7 @@ def _pads(
     n: Node, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
     """Padding before each spatial dim, then after each, from `pads` or `auto_pad`."""
+    n.ignore("pads")  # says nothing beside an auto_pad
     mode = n.string("auto_pad", "NOTSET")
     if mode in ("NOTSET", ""):
         pads = n.int_list("pads", (0,) * (2 * len(size)))
@@ -90,6 +91,7 @@ def _conv(n: Node) -> Value:
 @converts("ConvTranspose")
 def _conv_transpose(n: Node) -> Value:
     """A convolution of the operand with zeros between its elements, by the mirrored filter."""
+    n.ignore("kernel_shape", "auto_pad", "pads", "output_shape")
     x, w, bias = n[0], n[1], n.get(2)
     dims, groups = _spatial(n), n.int("group", 1)
     if w.rank != x.rank or groups < 1 or w.shape[0] % groups:

@@ -143,6 +143,7 @@ def _identity(n: Node) -> Value:
 @converts("Dropout")
 def _dropout(n: Node) -> tuple[Value, ...]:
     """The inference form: the operand, and a mask of nothing but true."""
+    n.ignore("ratio")
     training, ratio = n.get(2), n.get(1)
     drops = training is not None and n.one(training, "training_mode") and (ratio is None or n.one(ratio, "ratio") != 0)
     if drops:

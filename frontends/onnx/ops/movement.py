@@ -152,6 +152,7 @@ def _split(n: Node) -> Sequence[Value]:
 @converts("Pad")
 def _pad(n: Node) -> Value:
     x, pads, value, axes_operand = n[0], n.ints(n[1], "pads"), n.get(2), n.get(3)
+    mode = n.string("mode", "constant")
     axes = range(x.rank) if axes_operand is None else [n.axis(a, x.rank) for a in n.ints(axes_operand, "axes")]
     if len(pads) != 2 * len(axes):
         raise Refused(f"pads {list(pads)} do not fit {len(axes)} dims", code="bad-node")
@@ -165,7 +166,6 @@ def _pad(n: Node) -> Value:
         lo, hi = [max(p, 0) for p in lo], [max(p, 0) for p in hi]
     if not any((*lo, *hi)):
         return x
-    mode = n.string("mode", "constant")
     if mode == "wrap":
         return _wrap(n, x, lo, hi)
     if mode != "constant":
@@ -218,12 +218,31 @@ def _depth_to_space(n: Node) -> Value:
 
 @converts("SpaceToDepth")
 def _space_to_depth(n: Node) -> Value:
-    x, block = n[0], n.int("blocksize")
+    x, block, mode = n[0], n.int("blocksize"), n.string("mode", "DCR")
     if x.rank != 4 or block < 1 or x.shape[2] % block or x.shape[3] % block:
         raise Refused(f"{x.type} has no blocks of {block}×{block} elements", code="bad-node")
     b, c, h, w = x.shape
     y = n.reshape(x, (b, c, h // block, block, w // block, block))
-    return n.reshape(n.transpose(y, (0, 3, 5, 1, 2, 4)), (b, c * block * block, h // block, w // block))
+    perm = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return n.reshape(n.transpose(y, perm), (b, c * block * block, h // block, w // block))
+
+
+@converts("CenterCropPad")
+def _center_crop_pad(n: Node) -> Value:
+    """Cuts or pads (with zeros) around the middle of each dim."""
+    x, shape = n[0], n.ints(n[1], "shape")
+    axes = [n.axis(a, x.rank) for a in n.int_list("axes", tuple(range(x.rank)))]
+    if len(axes) != len(shape):
+        raise Refused(f"shape {list(shape)} does not fit {len(axes)} axes", code="bad-node")
+    for axis, size in zip(axes, shape, strict=True):
+        have = x.shape[axis]
+        if size < have:
+            x = n.slice(x, axis, (have - size) // 2, (have - size) // 2 + size)
+        elif size > have:
+            lo, hi = [0] * x.rank, [0] * x.rank
+            lo[axis], hi[axis] = (size - have) // 2, size - have - (size - have) // 2
+            x = n.op("pad", x, lo=tuple(lo), hi=tuple(hi))
+    return x
 
 
 @converts("Trilu")

@@ -17,13 +17,14 @@ PLAIN = {
 def _axes(n: Node) -> tuple[int, ...] | None:
     """The reduced dims, counted from the front; None when the node reduces nothing. An input from opset 18 on (13 for
     ReduceSum), an attribute before."""
-    x, operand = n[0], n.get(1)
+    x, operand, noop = n[0], n.get(1), n.flag("noop_with_empty_axes")
+    n.ignore("keepdims")
     if operand is not None:
         axes = n.ints(operand, "axes")
     else:
         axes = n.int_list("axes", ())
     if not axes:
-        return None if n.flag("noop_with_empty_axes") else tuple(range(x.rank))
+        return None if noop else tuple(range(x.rank))
     axes = tuple(n.axis(a, x.rank) for a in axes)
     if len(set(axes)) < len(axes):
         raise Refused(f"axes {list(axes)} name a dim twice", code="bad-node")
