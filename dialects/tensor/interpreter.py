@@ -72,9 +72,9 @@ class Interpreter:
     """Whether each result is held against the op's type (cheap: shape and dtype only)."""
     _functions: dict[str, FuncOp] = field(init=False)
     _recipes: dict[str, RecipeOp] = field(init=False)
-    _derived: dict[str, Array] = field(init=False, default_factory=dict)
-    _plans: dict[Block, _Plan] = field(init=False, default_factory=dict)
-    _calls: list[Location] = field(init=False, default_factory=list)
+    _derived: dict[str, Array] = field(init=False, default_factory=dict[str, "Array"])
+    _plans: dict[Block, _Plan] = field(init=False, default_factory=dict[Block, _Plan])
+    _calls: list[Location] = field(init=False, default_factory=list["Location"])
 
     def __post_init__(self) -> None:
         self._functions = {op.sym_name.data: op for op in self.module.body.block.ops if isinstance(op, FuncOp)}

@@ -157,7 +157,8 @@ class ReductionOfUnits(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         x = op.operands[0]
-        if all(tt(x).shape[axis] == 1 for axis in attributes_of(op)["axes"]):
+        axes: tuple[int, ...] = attributes_of(op)["axes"]
+        if all(tt(x).shape[axis] == 1 for axis in axes):
             ops, value = _reshape(x, tt(op.results[0]).shape, op)
             rewriter.replace(op, ops, [value])
 
@@ -236,13 +237,13 @@ class SliceOfParts(RewritePattern):
         split, concat = _maker(op.input, SplitOp), _maker(op.input, ConcatOp)
         if split is not None:
             attrs = split.attrs()
-            axis = attrs["axis"] % len(takes)
+            axis: int = attrs["axis"] % len(takes)
             part = next(i for i, value in enumerate(split.outputs) if value == op.input)
             start, step, count = takes[axis]
             takes[axis] = (start + sum(attrs["sizes"][:part]), step, count)
             rewriter.replace(op, _slice(split.input, takes, split, op))
         elif concat is not None:
-            axis = concat.attrs()["axis"] % len(takes)
+            axis: int = concat.attrs()["axis"] % len(takes)
             start, step, count = takes[axis]
             low, high = sorted((start, start + (count - 1) * step))
             begin = 0
@@ -337,7 +338,7 @@ class GatherOfKnown(RewritePattern):
         data, count = tt(op.data), tt(op.indices).elements
         if indices is None or not tt(op.result).elements or (indices.value.is_splat and count > 1):
             return
-        axis = op.attrs()["axis"] % len(data.shape)
+        axis: int = op.attrs()["axis"] % len(data.shape)
         size = data.shape[axis]
         at = [int(i) + size if i < 0 else int(i) for i in indices.value.values()]
         if any(not 0 <= i < size for i in at):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i1, i64
 from xdsl.irdl import ParsePropInAttrDict, irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from headrace.dialects.tensor.base import AnyTensor, TensorOp
 
-KEEP: ClassVar = IntegerAttr.from_bool(True)
-FALSE: ClassVar = IntegerAttr.from_bool(False)
+KEEP = IntegerAttr.from_bool(True)
+FALSE = IntegerAttr.from_bool(False)
 Bool = IntegerAttr.constr(i1)
 Int = IntegerAttr.constr(i64)
 
@@ -43,7 +41,7 @@ class ReduceSumOp(Reduction):
 
 @irdl_op_definition
 class ReduceMeanOp(Reduction):
-    """Mean over `axes`; of integers, the wrapped sum divided with truncation towards zero.
+    """Mean over `axes`; of integers, the 64-bit sum divided with truncation towards zero.
 
         %1 = tensor.reduce_mean %0 {axes = array<i64: 0, 1>, keepdims = false} : tensor<2x3xf32> -> tensor<f32>
 

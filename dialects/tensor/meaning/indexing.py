@@ -3,14 +3,14 @@ that is out of range is a `CompileError` that names it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.dtypes import to_numpy
-from headrace.dialects.tensor.meaning import Array, means
+from headrace.dialects.tensor.meaning import Array, Attrs, means
 
 
 def _in_range(indices: Array, size: int, dim: int) -> Array:
@@ -28,7 +28,7 @@ def _in_range(indices: Array, size: int, dim: int) -> Array:
 
 
 @means("tensor.gather")
-def _(attrs: Mapping[str, Any], data: Array, indices: Array) -> Array:
+def _(attrs: Attrs, data: Array, indices: Array) -> Array:
     axis = attrs["axis"] % data.ndim
     try:
         return np.asarray(np.take(data, indices, axis=axis))
@@ -47,7 +47,7 @@ def _grid(shape: Sequence[int], skip: int | None = None) -> list[Any]:
 
 
 @means("tensor.gather_elements")
-def _(attrs: Mapping[str, Any], data: Array, indices: Array) -> Array:
+def _(attrs: Attrs, data: Array, indices: Array) -> Array:
     axis = attrs["axis"] % data.ndim
     at = _grid(indices.shape, axis)
     at[axis] = _in_range(indices, data.shape[axis], axis)
@@ -60,7 +60,7 @@ def _coordinates(data: Array, indices: Array, batch: int) -> tuple[Array, ...]:
 
 
 @means("tensor.gather_nd")
-def _(attrs: Mapping[str, Any], data: Array, indices: Array) -> Array:
+def _(attrs: Attrs, data: Array, indices: Array) -> Array:
     batch = attrs["batch_dims"]
     lead = _grid(indices.shape[:-1])[:batch]
     return np.asarray(data[(*lead, *_coordinates(data, indices, batch))])
@@ -84,7 +84,7 @@ def _scatter(reduction: str, data: Array, at: tuple[Any, ...], updates: Array) -
 
 
 @means("tensor.scatter_elements")
-def _(attrs: Mapping[str, Any], data: Array, indices: Array, updates: Array) -> Array:
+def _(attrs: Attrs, data: Array, indices: Array, updates: Array) -> Array:
     axis = attrs["axis"] % data.ndim
     at = _grid(indices.shape, axis)
     at[axis] = _in_range(indices, data.shape[axis], axis)
@@ -92,13 +92,13 @@ def _(attrs: Mapping[str, Any], data: Array, indices: Array, updates: Array) -> 
 
 
 @means("tensor.scatter_nd")
-def _(attrs: Mapping[str, Any], data: Array, indices: Array, updates: Array) -> Array:
+def _(attrs: Attrs, data: Array, indices: Array, updates: Array) -> Array:
     return _scatter(attrs["reduction"], data, _coordinates(data, indices, 0), updates)
 
 
 @means("tensor.iota")
-def _(attrs: Mapping[str, Any]) -> Array:
-    shape = tuple(attrs["shape"])
-    axis = attrs["axis"] % len(shape)
-    line = np.arange(shape[axis]).astype(to_numpy(attrs["dtype"]))
+def _(attrs: Attrs) -> Array:
+    shape: tuple[int, ...] = tuple(attrs["shape"])
+    axis: int = attrs["axis"] % len(shape)
+    line: Array = np.arange(int(shape[axis])).astype(to_numpy(attrs["dtype"]))
     return np.broadcast_to(line.reshape((-1,) + (1,) * (len(shape) - 1 - axis)), shape)

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from headrace.dialects.tensor.meaning import Array, means
+from headrace.dialects.tensor.meaning import Array, Attrs, means
 
 
 @means("tensor.reshape")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
+def _(attrs: Attrs, x: Array) -> Array:
     return x.reshape(attrs["shape"])
 
 
 @means("tensor.transpose")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
+def _(attrs: Attrs, x: Array) -> Array:
     return x.transpose(attrs["perm"])
 
 
 @means("tensor.broadcast")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
+def _(attrs: Attrs, x: Array) -> Array:
     return np.broadcast_to(x, attrs["shape"])
 
 
 @means("tensor.slice")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
+def _(attrs: Attrs, x: Array) -> Array:
     cut = tuple(
         slice(start, None if stop < 0 else stop, step)
         for start, stop, step in zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)
@@ -35,18 +32,18 @@ def _(attrs: Mapping[str, Any], x: Array) -> Array:
 
 
 @means("tensor.concat")
-def _(attrs: Mapping[str, Any], *operands: Array) -> Array:
+def _(attrs: Attrs, *operands: Array) -> Array:
     return np.concatenate(operands, axis=attrs["axis"])
 
 
 @means("tensor.split")
-def _(attrs: Mapping[str, Any], x: Array) -> tuple[Array, ...]:
+def _(attrs: Attrs, x: Array) -> tuple[Array, ...]:
     ends = np.cumsum(attrs["sizes"])[:-1]
     return tuple(np.split(x, ends, axis=attrs["axis"]))
 
 
 @means("tensor.pad")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
+def _(attrs: Attrs, x: Array) -> Array:
     width = list(zip(attrs["lo"], attrs["hi"], strict=True))
     mode = attrs["mode"]
     if mode != "constant" and width:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from headrace.dialects.support.dtypes import to_numpy
-from headrace.dialects.tensor.meaning import Array, means
+from headrace.dialects.tensor.meaning import Array, Attrs, means
 
 NARROW = (to_numpy("f16"), to_numpy("bf16"))
 
@@ -19,43 +19,50 @@ def _accumulator(x: Array) -> np.dtype[Any]:
     return np.dtype(np.float32) if x.dtype in NARROW else x.dtype
 
 
+def _total(reduce: Callable[..., Any], attrs: Attrs, x: Array, dtype: np.dtype[Any]) -> Array:
+    with np.errstate(all="ignore"):  # an overflow gives an infinity, or wraps
+        return np.asarray(reduce(x, axis=attrs["axes"], dtype=dtype, keepdims=attrs["keepdims"]))
+
+
+def _rounded(total: Array, x: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return total.astype(x.dtype, copy=False)
+
+
 @means("tensor.reduce_sum")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
-    wide = _accumulator(x)
-    total = np.add.reduce(x, axis=attrs["axes"], dtype=wide, keepdims=attrs["keepdims"])
-    return np.asarray(total).astype(x.dtype, copy=False)
+def _(attrs: Attrs, x: Array) -> Array:
+    return _rounded(_total(np.add.reduce, attrs, x, _accumulator(x)), x)
 
 
 @means("tensor.reduce_mean")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
-    axes = attrs["axes"]
-    count = prod(x.shape[d] for d in axes)
-    if x.dtype.kind in "iu":  # integers: the exact sum, divided with truncation towards zero
-        total = np.asarray(np.add.reduce(x, axis=axes, dtype=x.dtype, keepdims=attrs["keepdims"]))
-        size = x.dtype.type(count)
-        return total // size if x.dtype.kind == "u" else np.sign(total) * (np.abs(total) // size)
-    total = np.asarray(np.add.reduce(x, axis=axes, dtype=_accumulator(x), keepdims=attrs["keepdims"]))
-    return (total / total.dtype.type(count)).astype(x.dtype, copy=False)
+def _(attrs: Attrs, x: Array) -> Array:
+    count = prod(x.shape[d] for d in attrs["axes"])
+    if x.dtype.kind == "u":
+        return _rounded(_total(np.add.reduce, attrs, x, np.dtype(np.uint64)) // np.uint64(count), x)
+    if x.dtype.kind == "i":
+        total = _total(np.add.reduce, attrs, x, np.dtype(np.int64))
+        return _rounded(np.sign(total) * (np.abs(total) // count), x)
+    total = _total(np.add.reduce, attrs, x, _accumulator(x))
+    with np.errstate(all="ignore"):
+        return _rounded(total / total.dtype.type(count), x)
 
 
 @means("tensor.reduce_prod")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
-    wide = _accumulator(x)
-    total = np.multiply.reduce(x, axis=attrs["axes"], dtype=wide, keepdims=attrs["keepdims"])
-    return np.asarray(total).astype(x.dtype, copy=False)
+def _(attrs: Attrs, x: Array) -> Array:
+    return _rounded(_total(np.multiply.reduce, attrs, x, _accumulator(x)), x)
 
 
 @means("tensor.reduce_max")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
+def _(attrs: Attrs, x: Array) -> Array:
     return np.asarray(np.maximum.reduce(x, axis=attrs["axes"], keepdims=attrs["keepdims"]))
 
 
 @means("tensor.reduce_min")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
+def _(attrs: Attrs, x: Array) -> Array:
     return np.asarray(np.minimum.reduce(x, axis=attrs["axes"], keepdims=attrs["keepdims"]))
 
 
-def _arg(find: Any, attrs: Mapping[str, Any], x: Array) -> Array:
+def _arg(find: Any, attrs: Attrs, x: Array) -> Array:
     axis, keepdims = attrs["axis"], attrs["keepdims"]
     if not attrs["select_last"]:
         return np.asarray(find(x, axis=axis, keepdims=keepdims), dtype=np.int64)
@@ -64,21 +71,22 @@ def _arg(find: Any, attrs: Mapping[str, Any], x: Array) -> Array:
 
 
 @means("tensor.argmax")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
+def _(attrs: Attrs, x: Array) -> Array:
     return _arg(np.argmax, attrs, x)
 
 
 @means("tensor.argmin")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
+def _(attrs: Attrs, x: Array) -> Array:
     return _arg(np.argmin, attrs, x)
 
 
 @means("tensor.cumsum")
-def _(attrs: Mapping[str, Any], x: Array) -> Array:
+def _(attrs: Attrs, x: Array) -> Array:
     axis = attrs["axis"] % x.ndim
     along = np.flip(x, axis) if attrs["reverse"] else x
     wide = _accumulator(x)
-    total = np.add.accumulate(along, axis=axis, dtype=wide)
+    with np.errstate(all="ignore"):
+        total = np.add.accumulate(along, axis=axis, dtype=wide)
     if attrs["exclusive"]:
         head, tail = [slice(None)] * x.ndim, [slice(None)] * x.ndim
         head[axis], tail[axis] = slice(0, -1), slice(1, None)
@@ -87,4 +95,4 @@ def _(attrs: Mapping[str, Any], x: Array) -> Array:
         total = shifted
     if attrs["reverse"]:
         total = np.flip(total, axis)
-    return total.astype(x.dtype, copy=False)
+    return _rounded(total, x)
