@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
-from xdsl.pattern_rewriter import RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 _patterns: dict[str, list[RewritePattern]] = {}
 
@@ -25,7 +25,14 @@ def canonicalizes(*names: str) -> Callable[[type[RewritePattern]], type[RewriteP
     return register
 
 
-MODULES = ("movement_patterns",)
+def decline(rewriter: PatternRewriter, reason: str) -> None:
+    """Say why a pattern does not apply where one might expect it to, to a driver that keeps such reasons."""
+    say: Callable[[str], None] | None = getattr(rewriter, "decline", None)
+    if say is not None:
+        say(reason)
+
+
+MODULES = ("movement_patterns", "elementwise_patterns")
 """Where patterns are, beside this module."""
 
 

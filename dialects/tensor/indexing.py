@@ -35,7 +35,7 @@ class Gather(Indexing):
 class GatherOp(Gather):
     """The slices of `data` along `axis` that `indices` number; the index dims take the place of `axis`.
 
-        %2 = tensor.gather %0, %1 {axis = 0 : i64} : tensor<9x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
+        %2 = tensor.gather %0, %1 : tensor<9x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
 
     Refused: indices other than i32 and i64, an axis out of range.
     """
