@@ -4,7 +4,11 @@ Everything is loaded on first use, so `import headrace` costs nothing; `dir(head
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.compiler import Executable, Runtime, compile, load
+    from headrace.dialects.support.diagnostics import CompileError
 
 # name -> module that defines it. The modules of tools/api install beside this file, as headrace.<module>.
 _EXPORTS = {

@@ -35,7 +35,7 @@ def load_headrace(model: str, device: str) -> Run:
 
 def load_onnxruntime(model: str, device: str) -> Run:
     """A CPU session with one thread and default optimisations."""
-    import onnxruntime
+    import onnxruntime  # pyright: ignore[reportMissingImports]
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
