@@ -108,9 +108,7 @@ def _print_numbers(printer: Printer, op: IRDLOperation, names: Sequence[str]) ->
     defaults = {name: op.get_irdl_definition().properties[name].default_value for name in names}
     shown = {n: op.properties[n] for n in names if n in op.properties and op.properties[n] != defaults[n]}
     if shown:
-        texts = [
-            f"{n} = {v.value.data}" for n, v in shown.items() if isinstance(v, IntegerAttr | FloatAttr)
-        ]
+        texts = [f"{n} = {v.value.data}" for n, v in shown.items() if isinstance(v, IntegerAttr | FloatAttr)]
         printer.print_string(f" {{{', '.join(texts)}}}")
 
 
@@ -163,7 +161,7 @@ class SectionOp(IRDLOperation):
 class LoadOp(IRDLOperation):
     """Reads a tensor from off-chip memory as a stream of tiles, through a view of its row-major elements.
 
-        %s = dataflow.load %x at 0 [8, 1] : tensor<4x8xf32> -> !dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>
+    %s = dataflow.load %x at 0 [8, 1] : tensor<4x8xf32> -> !dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>
     """
 
     name = "dataflow.load"
@@ -306,11 +304,7 @@ class BufferOp(IRDLOperation):
     def ports(self) -> tuple[tuple[Stream, View], ...]:
         """Stream and view of every port, writers first."""
         values = (*self.ins, *self.outs)
-        return tuple(
-            zip(
-                (stream_of(v) for v in values), (*views(self.in_views), *views(self.out_views)), strict=True
-            )
-        )
+        return tuple(zip((stream_of(v) for v in values), (*views(self.in_views), *views(self.out_views)), strict=True))
 
     @property
     def frame_count(self) -> int:
@@ -383,9 +377,7 @@ class StageOp(IRDLOperation):
     outs = var_result_def(StreamType)
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())
-    assembly_format = (
-        "$sym `(` $ins `)` (`par` $par^)? attr-dict-with-keyword `:` functional-type($ins, $outs) $body"
-    )
+    assembly_format = "$sym `(` $ins `)` (`par` $par^)? attr-dict-with-keyword `:` functional-type($ins, $outs) $body"
 
     def __init__(self, name: str, ins: Sequence[SSAValue], outs: Sequence[StreamType], body: Region) -> None:
         super().__init__(
@@ -420,9 +412,7 @@ class StageOp(IRDLOperation):
             raise VerifyException("dataflow.stage: at least one output")
         counts = {tuple(x.count for x in stream_of(v).time) for v in (*self.ins, *self.outs)}
         if len(counts) > 1:
-            raise VerifyException(
-                f"dataflow.stage: all streams must have the same loop counts, found {sorted(counts)}"
-            )
+            raise VerifyException(f"dataflow.stage: all streams must have the same loop counts, found {sorted(counts)}")
         for value in self.outs:
             if not stream_of(value).partitions:
                 raise VerifyException("dataflow.stage: output loops must tile the result without repeats or gaps")

@@ -91,7 +91,9 @@ class UnitOp(IRDLOperation):
         if self.size < 1:
             raise VerifyException(f"{self.name}: at least one unit")
         if self.sites is not None and len(self.sites) != 2 * self.size:
-            raise VerifyException(f"{self.name}: {self.size} units have {2 * self.size} coordinates, {len(self.sites)} given")
+            raise VerifyException(
+                f"{self.name}: {self.size} units have {2 * self.size} coordinates, {len(self.sites)} given"
+            )
 
 
 @irdl_op_definition
@@ -176,7 +178,9 @@ class PmuOp(UnitOp):
         if shape and not 0 <= dim < len(shape):
             raise VerifyException(f"rdu.pmu: split_dim {dim} of a buffer of {len(shape)} dims")
         if self.size > (shape[dim] if shape else 1):
-            raise VerifyException(f"rdu.pmu: {self.size} units cannot share {shape[dim] if shape else 1} indices of dim {dim}")
+            raise VerifyException(
+                f"rdu.pmu: {self.size} units cannot share {shape[dim] if shape else 1} indices of dim {dim}"
+            )
 
 
 @irdl_op_definition
@@ -272,7 +276,9 @@ class FlowOp(IRDLOperation):
         rank = len(self.stream.stream.tile)
         for word, view in (("from", self.src_view), ("to", self.dst_view)):
             if view is not None and len(view.view.strides) != rank:
-                raise VerifyException(f"rdu.flow: `{word}` has {len(view.view.strides)} strides but tiles have {rank} dims")
+                raise VerifyException(
+                    f"rdu.flow: `{word}` has {len(view.view.strides)} strides but tiles have {rank} dims"
+                )
         routed = [x is not None for x in (self.pairs, self.starts, self.links)]
         if any(routed) and not all(routed):
             raise VerifyException("rdu.flow: pairs, starts and links go together")
@@ -336,7 +342,9 @@ class ConfigOp(IRDLOperation):
         for unit in units.values():
             _verify_phase(unit, self.phase.data, fed)
             if isinstance(unit, AgcuOp) and not 0 <= unit.param.value.data < len(self.params):
-                raise VerifyException(f"rdu.config: {unit.title} names parameter {unit.param.value.data} of {len(self.params)}")
+                raise VerifyException(
+                    f"rdu.config: {unit.title} names parameter {unit.param.value.data} of {len(self.params)}"
+                )
         for flow in self.flows:
             if (flow.pairs is not None) != (self.phase.data == "routed"):
                 raise VerifyException(f"rdu.config: flow {flow.ends} has routes exactly in phase routed")
@@ -356,7 +364,9 @@ def _verify_flow(flow: FlowOp, units: dict[str, UnitOp], fed: set[tuple[str, int
             tiles = unit.output_tiles if word == "source" else unit.input_tiles
             if port >= len(tiles) or tiles[port] != tile:
                 have = tiles[port] if port < len(tiles) else "no such port"
-                raise VerifyException(f"rdu.config: flow {flow.ends} carries {tile} but port {port} of {name} is {have}")
+                raise VerifyException(
+                    f"rdu.config: flow {flow.ends} carries {tile} but port {port} of {name} is {have}"
+                )
             if stream.sites != unit.size:
                 raise VerifyException(
                     f"rdu.config: flow {flow.ends} is for {stream.sites} sites but {name} has {unit.size}"

@@ -1,7 +1,7 @@
 """Shared assembly of loops and views, so that streams read the same at every level.
 
-    [8 on 1 by 64, 12 repeat]      eight steps along dim 1 of 64 elements each, inside them twelve repeats
-    at 768 [2304, 1]               offset 768, strides 2304 and 1, in elements
+[8 on 1 by 64, 12 repeat]      eight steps along dim 1 of 64 elements each, inside them twelve repeats
+at 768 [2304, 1]               offset 768, strides 2304 and 1, in elements
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ def parse_loops(parser: AttrParser) -> tuple[Loop, ...]:
 def loops_text(loops: Sequence[Loop]) -> str:
     """The text that `parse_loops` reads."""
     return (
-        "["
-        + ", ".join(f"{x.count} repeat" if x.dim < 0 else f"{x.count} on {x.dim} by {x.step}" for x in loops)
-        + "]"
+        "[" + ", ".join(f"{x.count} repeat" if x.dim < 0 else f"{x.count} on {x.dim} by {x.step}" for x in loops) + "]"
     )
 
 

@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from headrace.dialects.support.locations import Location
 from headrace.dialects.tensor.base import attributes_of, create, ir_type, tt
-from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.tensor.shapes import TT, infer
 from headrace.dialects.tensor.shapes.bodies import Axis, axes, fit
 
 
@@ -67,14 +67,24 @@ class Body:
             if not op.operands:
                 made = op.source.clone()
             elif all(types[v] == self.types[v] for v in (*op.operands, *op.results)):
-                made = op.source.clone(
-                    dict(zip(op.source.operands, (values[v] for v in op.operands), strict=True))
-                )
+                made = op.source.clone(dict(zip(op.source.operands, (values[v] for v in op.operands), strict=True)))
             else:
-                attrs = fit(
-                    op.name, op.attrs, [types[v] for v in op.operands], [types[v] for v in op.results]
-                )
+                attrs = fit(op.name, op.attrs, [types[v] for v in op.operands], [types[v] for v in op.results])
                 made = create(op.name, [values[v] for v in op.operands], attrs, op.location)
             block.add_op(made)
             values.extend(made.results)
         return block, [values[v] for v in self.outputs]
+
+
+def types_from(body: Body, inputs: Sequence[TT]) -> tuple[TT, ...]:
+    """Types of all values of a body when its inputs have other types (of the same ranks)."""
+    types = list(inputs)
+    for op in body.ops:
+        if not op.operands:
+            types.extend(body.types[v] for v in op.results)
+            continue
+        attrs = dict(op.attrs)
+        if op.name in ("tensor.reshape", "tensor.broadcast", "tensor.slice"):
+            attrs = fit(op.name, attrs, [types[v] for v in op.operands], [body.types[v] for v in op.results])
+        types.extend(infer(op.name, attrs, [types[v] for v in op.operands]))
+    return tuple(types)

@@ -242,9 +242,7 @@ class _Section:
 
     def _copy(self, value: SSAValue, view: View, memory: _Memory, location: Location) -> None:
         ref = resolve(value)
-        if self._is_external(ref.root) and all(
-            s for n, s in zip(ref.shape, ref.view.strides, strict=True) if n > 1
-        ):
+        if self._is_external(ref.root) and all(s for n, s in zip(ref.shape, ref.view.strides, strict=True) if n > 1):
             memory.writers.append((self._load(ref.root, ref.view, ref.shape), view))
             return
         if ref.root is value:
@@ -283,9 +281,7 @@ class _Section:
             values.append(op.tensor)
         self.block.add_op(YieldOp(values))
         self.block.last_op.location = location  # pyright: ignore[reportOptionalMemberAccess]
-        section = SectionOp(
-            self.name, [mapped[v] for v in externals], [v.type for v in values], Region(self.block)
-        )
+        section = SectionOp(self.name, [mapped[v] for v in externals], [v.type for v in values], Region(self.block))
         section.location = location
         return section
 
@@ -553,5 +549,3 @@ class ConvertTensorToDataflowPass(Pass):
         for function in functions:
             _Function(function, module).run()
         return bool(functions)
-
-

@@ -82,5 +82,3 @@ class BankMemoriesPass(Pass):
             return False
         op.units, op.split_dim, op.banks = wanted
         return True
-
-

@@ -97,9 +97,7 @@ class _Fuser:
         ins = list(dict.fromkeys([*maker.ins, *(v for v in stage.ins if v not in joined)]))
         block = Block(arg_types=[t.tile for v in ins if isinstance(t := v.type, StreamType)])
         args = dict(zip(ins, block.args, strict=True))
-        mapping: dict[SSAValue, SSAValue] = {
-            a: args[v] for a, v in zip(maker.body.block.args, maker.ins, strict=True)
-        }
+        mapping: dict[SSAValue, SSAValue] = {a: args[v] for a, v in zip(maker.body.block.args, maker.ins, strict=True)}
         made = self._copy(maker, block, mapping)
         mapping.update(
             (a, made[maker.outs.index(buffer.ins[0])] if v in joined else args[v])  # pyright: ignore

@@ -236,5 +236,3 @@ class TilePass(Pass):
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         changed = [_Tiler(section, self.steps, self.rows, self.chunk).run() for section in sections(module)]
         return any(changed)
-
-
