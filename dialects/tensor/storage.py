@@ -37,7 +37,20 @@ if TYPE_CHECKING:
 LISTED = 64
 """Most elements that a literal prints as a list; larger ones print as one hexadecimal string of their bytes."""
 
-_CODES = dict(zip("f64 f32 f16 i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64".split(), "dfe?bhiqBHIQ", strict=True))
+_CODES = {
+    "f64": "d",
+    "f32": "f",
+    "f16": "e",
+    "i1": "?",
+    "i8": "b",
+    "i16": "h",
+    "i32": "i",
+    "i64": "q",
+    "ui8": "B",
+    "ui16": "H",
+    "ui32": "I",
+    "ui64": "Q",
+}
 
 
 def _pack(dtype: str, value: int | float | bool) -> bytes:
