@@ -13,14 +13,17 @@ Arrays of files are read-only and may lie unaligned in memory.
 from __future__ import annotations
 
 import json
+import lzma
 import mmap
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from headrace.dialects.support import dtypes
@@ -50,6 +53,13 @@ SAFETENSORS_DTYPES = {
 
 LARGEST_HEADER = 100_000_000
 """Most bytes that the header of a safetensors file may claim."""
+
+
+_MALFORMED = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, TokenError),
+    *(EOFError, MemoryError, NotImplementedError, OSError, RuntimeError, SyntaxError, ValueError),
+)
+"""What the zip and NumPy readers raise on a file that is not what it claims to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +138,27 @@ class WeightStore:
         """Add the arrays of a .npz file under `prefix` + name: by memory map where they are stored uncompressed, else
         read when asked for. `CompileError` when it is not one, or cut short."""
         path = Path(path)
+        members: list[tuple[zipfile.ZipInfo, _NpyHeader, int]] = []
         try:
             with _opened(path.name, path) as raw, zipfile.ZipFile(raw) as archive:
                 for member in archive.infolist():
-                    key = prefix + member.filename.removesuffix(".npy")
                     with archive.open(member) as file:
-                        header = _read_npy_header(key, f"{path.name}/{member.filename}", cast("BinaryIO", file))
-                        skipped = file.tell()
+                        name = f"{path.name}/{member.filename}"
+                        header = _read_npy_header(member.filename, name, cast("BinaryIO", file))
+                        start = file.tell()
                     if member.compress_type == zipfile.ZIP_STORED:
-                        start = _member_start(raw, member) + skipped
-                        self._add_numpy(key, path, header, start)
-                    else:
-                        self.add(key, header.shape, header.dtype, partial(_read_member, key, path, member.filename))
-        except (zipfile.BadZipFile, EOFError, struct.error) as error:
+                        start += _member_start(raw, member)
+                    members.append((member, header, start))
+        except _MALFORMED as error:
             raise CompileError("bad-weights-file", f"{path.name} is not a readable .npz file: {error}") from None
+        for member, header, start in members:
+            key = prefix + member.filename.removesuffix(".npy")
+            if member.compress_type == zipfile.ZIP_STORED:
+                self._add_numpy(key, path, header, start)
+            else:
+                weight = Weight(header.shape, header.dtype)
+                _check_extent(key, path, start, weight.nbytes, member.file_size)
+                self.add(key, weight.shape, weight.dtype, partial(_read_member, key, path, member.filename))
 
     def add_safetensors(self, path: str | Path, prefix: str = "") -> None:
         """Add the tensors of a safetensors file under `prefix` + name, by memory map. `CompileError` when it is not
@@ -355,7 +372,7 @@ def _read_npy_header(key: str, name: str, file: BinaryIO) -> _NpyHeader:
             shape, fortran_order, dtype = format.read_array_header_2_0(file)
         else:
             raise ValueError(f"format version {version}")
-    except ValueError as error:
+    except _MALFORMED as error:
         raise CompileError("bad-weights-file", f"{name} is not a readable .npy file: {error}") from None
     try:
         known = dtypes.from_numpy(dtype)
@@ -377,7 +394,7 @@ def _read_member(key: str, path: Path, name: str) -> Array:
     try:
         with _opened(key, path) as raw, zipfile.ZipFile(raw) as archive, archive.open(name) as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
-    except (zipfile.BadZipFile, ValueError, EOFError) as error:
+    except _MALFORMED as error:
         raise CompileError("bad-weights-file", f"weight '{key}' in {path.name} cannot be read: {error}") from None
     array.flags.writeable = False
     return array
