@@ -307,7 +307,7 @@ def _softmax(op: Operation, shifted: Operation) -> Found:
     if summed is None or summed[1] != top[1]:
         return "sum and maximum are over different axes"
     (axis,) = top[1]
-    attrs = {"axis": -1 if axis == len(tt(x).shape) - 1 else axis}
+    attrs = {"axis": axis}
     user = _user(value)
     if user is None:
         return "the sum has several users"
@@ -355,7 +355,7 @@ def _norm(op: Operation) -> Found:
         if user is not None and scale is not None:
             inside[root] = None
             root = user
-    attrs = {"axis": -len(axes), "epsilon": epsilon}
+    attrs = {"axis": rank - len(axes), "epsilon": epsilon}
     filled = LiteralAttr.filled(TT(shape, tt(d).dtype), 1.0) if scale is None else scale
     if x is None:
         return Chain("tensor.rms_norm", [d, filled], attrs, root, inside)

@@ -127,7 +127,7 @@ func.func @silu_exp(%x : tensor<4x8xf32>) -> tensor<4x8xf32> {
 // -----
 
 // CHECK-LABEL: @softmax
-// CHECK-NEXT:    tensor.softmax %x : tensor<4x8xf32> -> tensor<4x8xf32>
+// CHECK-NEXT:    tensor.softmax %x {axis = 1 : i64} : tensor<4x8xf32> -> tensor<4x8xf32>
 // CHECK-NEXT:    func.return
 func.func @softmax(%x : tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = tensor.reduce_max %x {axes = array<i64: -1>} : tensor<4x8xf32> -> tensor<4x1xf32>
@@ -161,7 +161,7 @@ func.func @log_softmax(%x : tensor<4x8xf32>) -> tensor<4x8xf32> {
 // CHECK-DAG:     %[[S:.*]] = tensor.weight "s"
 // CHECK-DAG:     %[[B:.*]] = tensor.weight "b"
 // CHECK-DAG:     %[[R:.*]] = tensor.reshape %[[B]] {shape = array<i64: 8>}
-// CHECK:         tensor.layer_norm %x, %[[S]], %[[R]] {epsilon = {{9.99999974.*e-06}} : f64}
+// CHECK:         tensor.layer_norm %x, %[[S]], %[[R]] {axis = 1 : i64, epsilon = {{9.99999974.*e-06}} : f64}
 // CHECK-NEXT:    func.return
 func.func @layer_norm(%x : tensor<4x8xf32>) -> tensor<4x8xf32> {
   %two = tensor.constant dense<2.0> : tensor<f32>
@@ -184,7 +184,7 @@ func.func @layer_norm(%x : tensor<4x8xf32>) -> tensor<4x8xf32> {
 
 // Rms norm as Llama's: 1/√ by a division, the scale after it.
 // CHECK-LABEL: @rms_norm
-// CHECK-NEXT:    tensor.rms_norm %x, %s {epsilon = {{9.99999997.*e-07}} : f64}
+// CHECK-NEXT:    tensor.rms_norm %x, %s {axis = 1 : i64, epsilon = {{9.99999997.*e-07}} : f64}
 // CHECK-NEXT:    func.return
 func.func @rms_norm(%x : tensor<4x8xf32>, %s : tensor<8xf32>) -> tensor<4x8xf32> {
   %one = tensor.constant dense<1.0> : tensor<f32>

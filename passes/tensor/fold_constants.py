@@ -1,0 +1,292 @@
+"""Constants and weights computed before the program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.traits import IsTerminator
+
+from headrace.dialects.support import locations
+from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.tensor import shapes
+from headrace.dialects.tensor.base import TensorOp, attributes_of, tt
+from headrace.dialects.tensor.storage import ConstantOp, RecipeOp, WeightOp, constant, recipe, recipes, weight
+from headrace.passes.analysis.derived import bytes_of, digest, key
+from headrace.passes.infra.base import Pass, option
+from headrace.passes.infra.rewriting import Journal
+from headrace.passes.tensor import _graph
+
+VIEWS = frozenset(f"tensor.{name}" for name in ("reshape", "transpose", "slice", "broadcast"))
+"""Ops that cost nothing as they are: the mapping folds them into addresses."""
+READ_MOST = 1 << 16
+"""Most elements of constants that one op may read to be folded."""
+WORK_MOST = 1 << 31
+"""Most floating-point operations of an op on weights that is worth doing when the artifact is written."""
+
+
+@dataclass(frozen=True)
+class FoldConstantsPass(Pass):
+    """Compute what depends on constants alone, and make derived weights of what depends on weights alone.
+
+    Assumes nothing; works best after canonicalize and cse. Never reads the bytes of a weight: a derived weight is a
+    `tensor.recipe`, evaluated when the artifact is written, under a key that says what it is. Small results of constants
+    become constants, larger ones recipes. Views of a weight stay views when storing them would take more room than the
+    weight alone (it is needed as it is, too); results larger than the weights they come from are left to the program.
+    A constant has the location of the op it was folded from, a derived weight those of all its ops.
+
+    Before: `%0 = tensor.weight "w"`, `%1 = tensor.transpose %0`, `tensor.matmul %x, %1`. After:
+
+        tensor.recipe @"w|transpose" { %0 = tensor.weight "w" … tensor.yield %1 }
+        … %0 = tensor.weight "w|transpose", tensor.matmul %x, %0
+    """
+
+    name: ClassVar[str] = "fold-constants"
+
+    max_elements: int = option(1024, "largest tensor that becomes a constant", unit="elements", low=0)
+    slack: int = option(65536, "room that storing views of one weight may take beyond the weight", unit="bytes", low=0)
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        return fold(module, self.max_elements, self.slack)
+
+
+def fold(module: ModuleOp, max_elements: int, slack: int, journal: Journal | None = None) -> bool:
+    """Fold all functions of a module; `journal` takes the reasons where something is not folded. True if changed."""
+    changed = False
+    table = _Keys(module)
+    for block in _graph.blocks(module):
+        folded, failing = _fold_constants(block, max_elements, journal)
+        derived = _Derivation(module, block, max_elements, slack, table, journal, failing).run()
+        changed |= folded or derived
+    return changed
+
+
+def _foldable(op: Operation) -> bool:
+    return isinstance(op, TensorOp) and not isinstance(op, ConstantOp | WeightOp) and not op.has_trait(IsTerminator)
+
+
+def _fold_constants(block: Block, max_elements: int, journal: Journal | None) -> tuple[bool, set[Operation]]:
+    """Fold the ops on constants whose results are small; whether any was, and those that cannot be evaluated."""
+    changed = False
+    failing: set[Operation] = set()
+    for op in list(block.ops):
+        if not _foldable(op) or not all(isinstance(_graph.producer(x), ConstantOp) for x in op.operands):
+            continue
+        reads = sum(tt(x).elements for x in op.operands)
+        if reads > READ_MOST or any(tt(x).elements > max_elements for x in op.results):
+            continue  # a derived weight
+        values = _evaluate(op, journal)
+        if values is None:
+            failing.add(op)
+            continue
+        _graph.replace(op, values)
+        changed = True
+    return changed, failing
+
+
+def _evaluate(op: Operation, journal: Journal | None) -> list[SSAValue] | None:
+    """The results of an op on constants, as constants in front of it; None when it has none."""
+    import numpy as np
+
+    from headrace.dialects.tensor import meaning
+
+    arrays = [x.array() for x in map(_graph.producer, op.operands) if isinstance(x, ConstantOp)]
+    try:
+        with np.errstate(all="ignore"):
+            found = meaning.evaluate(op.name, attributes_of(op), *arrays)
+    except (CompileError, ArithmeticError, LookupError, ValueError) as error:
+        _decline(journal, op, f"it fails when it is evaluated: {error}")
+        return None
+    values: list[SSAValue] = []
+    block = op.parent
+    assert block is not None
+    for array in found:
+        new = constant(array, op.location)
+        block.insert_op_before(new, op)
+        values.append(new.result)
+    return values
+
+
+def _decline(journal: Journal | None, op: Operation, reason: str) -> None:
+    if journal is not None:
+        journal.declined["fold-constants", _graph.where(op), reason] += 1
+
+
+@dataclass
+class _Chain:
+    """How a value comes from weights: its ops in order, sources included, and the weights among them."""
+
+    value: SSAValue
+    ops: list[Operation]
+    weights: list[WeightOp]
+
+    @property
+    def steps(self) -> list[Operation]:
+        """The ops that compute."""
+        return [op for op in self.ops if not isinstance(op, ConstantOp | WeightOp)]
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the ops only look at one weight in another way."""
+        return len(self.weights) == 1 and all(op.name in VIEWS for op in self.steps)
+
+
+@dataclass
+class _Derivation:
+    """Derived weights of one block."""
+
+    module: ModuleOp
+    block: Block
+    max_elements: int
+    slack: int
+    table: _Keys
+    journal: Journal | None
+    kept: set[Operation]
+    """Ops that stay in the program."""
+
+    def run(self) -> bool:
+        candidates = self.candidates()
+        if not candidates:
+            return False
+        while True:
+            chains = [self.chain(value) for value in self.frontier(candidates)]
+            before = len(self.kept)
+            self.judge(chains)
+            if len(self.kept) == before:
+                break
+        for chain in chains:
+            self.store(chain, candidates)
+        _graph.erase_dead(candidates)
+        return bool(chains)
+
+    def candidates(self) -> dict[Operation, None]:
+        """The ops that depend on weights and constants alone, in order, sources left out."""
+        found: dict[Operation, None] = {}
+        for op in self.block.ops:
+            if _foldable(op) and all(self.derivable(x, found) for x in op.operands):
+                found[op] = None
+        return found
+
+    def derivable(self, value: SSAValue, among: dict[Operation, None]) -> bool:
+        op = _graph.producer(value)
+        return op is not None and op not in self.kept and (isinstance(op, ConstantOp | WeightOp) or op in among)
+
+    def frontier(self, candidates: dict[Operation, None]) -> list[SSAValue]:
+        """The results of candidates that the program needs as values. An op that is kept keeps those that use it."""
+        for op in candidates:
+            if op not in self.kept and not all(self.derivable(x, candidates) for x in op.operands):
+                self.kept.add(op)
+        return [
+            result
+            for op in candidates
+            if op not in self.kept
+            for result in op.results
+            if any(self.stays(use.operation, candidates) for use in result.uses)
+        ]
+
+    def stays(self, op: Operation, candidates: dict[Operation, None]) -> bool:
+        """Whether an op is in the program when all is done."""
+        return op not in candidates or op in self.kept
+
+    def chain(self, value: SSAValue) -> _Chain:
+        ops: dict[Operation, None] = {}
+        path = [(_graph.producer(value), False)]
+        while path:
+            op, ready = path.pop()
+            assert op is not None
+            if ready:
+                ops[op] = None
+            elif op not in ops:
+                path.append((op, True))
+                path += [(_graph.producer(x), False) for x in reversed(op.operands)]
+        weights = {op.key.data: op for op in ops if isinstance(op, WeightOp)}
+        return _Chain(value, list(ops), list(weights.values()))
+
+    def judge(self, chains: list[_Chain]) -> None:
+        """Mark what must stay in the program."""
+        views: dict[str, list[_Chain]] = {}
+        for chain in chains:
+            if chain.is_view:
+                views.setdefault(chain.weights[0].key.data, []).append(chain)
+                continue
+            reason = self.refusal(chain)
+            if reason:
+                self.keep(chain.steps[-1:], reason)
+        for name, of_weight in views.items():
+            whole = bytes_of(tt(of_weight[0].weights[0].result))
+            needed = sum({key(c.value): bytes_of(tt(c.value)) for c in of_weight}.values())
+            if self.needed_whole(name, of_weight):
+                needed += whole
+            if needed > whole + self.slack:
+                reason = f"storing views of '{name}' would take {needed} bytes instead of {whole}"
+                self.keep((op for c in of_weight for op in c.steps), reason)
+
+    def refusal(self, chain: _Chain) -> str:
+        type = tt(chain.value)
+        size = bytes_of(type)
+        limit = sum(bytes_of(tt(w.result)) for w in chain.weights)
+        if chain.weights and size > limit and type.elements > self.max_elements:
+            return f"its {size} bytes are more than the {limit} it comes from"
+        work = 0
+        for op in chain.steps:
+            operands, results = [tt(x) for x in op.operands], [tt(x) for x in op.results]
+            work += shapes.flops(op.name, attributes_of(op), operands, results)
+        return f"it takes {work} operations to compute" if work > WORK_MOST else ""
+
+    def needed_whole(self, name: str, chains: Iterable[_Chain]) -> bool:
+        """Whether something besides the views of a weight needs it."""
+        inside = {op for chain in chains for op in chain.ops}
+        for op in self.block.ops:
+            if isinstance(op, WeightOp) and op.key.data == name:
+                if any(use.operation not in inside for use in op.result.uses):
+                    return True
+        return False
+
+    def keep(self, ops: Iterable[Operation], reason: str) -> None:
+        for op in ops:
+            self.kept.add(op)
+            _decline(self.journal, op, reason)
+
+    def store(self, chain: _Chain, candidates: dict[Operation, None]) -> None:
+        """Write the recipe of a chain, unless it is there, and use its weight."""
+        maker = _graph.producer(chain.value)
+        assert isinstance(chain.value, OpResult) and maker is not None
+        location = locations.fuse(op.location for op in chain.steps)
+        name = self.write(chain, location)
+        new = weight(name, tt(chain.value), location)
+        self.block.insert_op_before(new, maker)
+        chain.value.replace_uses_with_if(new.result, lambda use: self.stays(use.operation, candidates))
+
+    def write(self, chain: _Chain, location: locations.Location) -> str:
+        copies: dict[SSAValue, SSAValue] = {}
+        body = [op.clone(copies) for op in chain.ops]
+        name = key(chain.value)
+        made = recipe(name, body, copies[chain.value], location)
+        while not self.table.free_for(name, made):
+            name = f"{name}#{digest(name)}"
+        if name not in self.table.recipes:
+            made.sym_name = StringAttr(name)
+            self.table.recipes[name] = made
+            func = self.block.parent_op()
+            assert func is not None
+            self.module.body.block.insert_op_before(made, func)
+        return name
+
+
+class _Keys:
+    """The keys of a module that are taken."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self.recipes = recipes(module)
+        self.weights = {op.key.data for op in module.walk() if isinstance(op, WeightOp)} - self.recipes.keys()
+
+    def free_for(self, name: str, made: RecipeOp) -> bool:
+        """Whether a key is free, or taken by a recipe of the same value."""
+        there = self.recipes.get(name)
+        if there is not None:
+            return there.body.is_structurally_equivalent(made.body)
+        return name not in self.weights
