@@ -632,14 +632,14 @@ def bind_program(
     weights: Callable[[str], Array],
     *,
     literal_only: bool = False,
+    plans: Sequence[tuple[Launch, ConfigPlan | str]] | None = None,
     shared: Sequence[Array | None] | None = None,
 ) -> Plan:
-    """Allocate all memory and bind every launch. `weights` gives a weight's array by key; `shared` (regions of
-    another plan of the same program) reuses its weight arrays."""
-    plans: list[tuple[Launch, ConfigPlan | str]]
+    """Allocate all memory and bind every launch. `weights` gives a weight's array by key; `plans` are those of
+    `plan_configs` if at hand; `shared` (regions of another plan of the same program) lends its weight arrays."""
     if literal_only:
         plans = [(launch, "literal execution was asked for") for launch in program.launches]
-    else:
+    elif plans is None:
         plans = plan_configs(program)
     binder = _Binder(program, plans)
     return binder.bind(weights, shared)

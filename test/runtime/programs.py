@@ -43,7 +43,7 @@ class Case:
     weights: dict[str, Array]
     expected: dict[str, Array]
 
-    def weight(self, key: str) -> Array:
+    def array(self, key: str) -> Array:
         return self.weights[key]
 
 

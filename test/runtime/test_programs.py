@@ -15,7 +15,7 @@ from headrace.runtime.plan import bind_program
 def test_agrees_with_numpy(name: str, literal: bool) -> None:
     case = CASES[name]()
     check_program(case.program)
-    plan = bind_program(case.program, case.weight, literal_only=literal)
+    plan = bind_program(case.program, case.array, literal_only=literal)
     for _ in range(2):  # nothing is left over from an earlier run
         for port in case.program.inputs:
             plan.regions[port.region][...] = case.inputs[port.name].ravel()

@@ -1,0 +1,181 @@
+"""Writing `.sn` artifacts: the only code that does. The layout is described in `runtime.artifact`.
+
+Bytes are deterministic: the program table is, the header is JSON with sorted keys, and tensors come in a fixed order
+(table, then weights that keep every later one on a 64-byte boundary, in program order, then the others). A changed
+weight changes its own bytes and the `digests` field.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from headrace.dialects.support import dtypes
+from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.tensor.shapes import TT
+from headrace.runtime import table
+from headrace.runtime.artifact import FORMAT, NAMES, PROGRAM, TABLES, canonical, digest_of_digests, header_digest
+from headrace.runtime.program import Port, Program
+
+Array = np.ndarray[Any, np.dtype[Any]]
+CHUNK = 8 << 20
+"""Bytes of a weight that are hashed and written at once."""
+
+
+class Weights(Protocol):
+    """What the writer needs of a weight store or an open artifact."""
+
+    def array(self, key: str) -> Array:
+        """The weight of that key; `CompileError` when there are no bytes for it."""
+        ...
+
+
+def write_artifact(
+    path: str | os.PathLike[str],
+    program: Program,
+    weights: Weights | None,
+    *,
+    compiler: str,
+    manifest: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a program and its weights. `weights` None writes the program alone, to be planned and timed but not run.
+
+    `compiler` is the version that made the program; `manifest` adds fields (model, precision, goal, pipeline, …) to
+    those that the program gives. The file appears complete or not at all. `CompileError` when a weight is missing or
+    not of the type that the program has, or when the file cannot be written.
+    """
+    path = Path(path)
+    tables = dict(zip((PROGRAM, TABLES), table.encode(program), strict=True))
+    arrays = _weights(program, weights)
+    header: dict[str, Any] = {}
+    at = 0
+    types = {PROGRAM: TT(tables[PROGRAM].shape, "ui8"), TABLES: TT(tables[TABLES].shape, "i32")}
+    for name, type in {**types, **arrays}.items():
+        end = at + type.elements * dtypes.byte_size(type.dtype)
+        header[name] = {"data_offsets": [at, end], "dtype": NAMES[type.dtype], "shape": list(type.shape)}
+        at = end
+    metadata = _manifest(program, compiler, manifest or {})
+    digests: dict[str, Any] = {name: hashlib.sha256(array).hexdigest() for name, array in tables.items()}
+    digests["header"] = header_digest(metadata, header)
+    digests["weights"] = dict.fromkeys(arrays, "0" * 64)
+    digests["all"] = "0" * 64
+    try:
+        _stream(path, header, metadata, digests, tables, list(arrays), weights)
+    except OSError as error:
+        raise CompileError("cannot-write", f"{path}: {error.strerror}") from None
+
+
+def _stream(
+    path: Path,
+    header: Mapping[str, Any],
+    metadata: dict[str, str],
+    digests: dict[str, Any],
+    tables: Mapping[str, Array],
+    keys: list[str],
+    weights: Weights | None,
+) -> None:
+    """Write everything into a file beside `path` and move it there. The header is written again when all is
+    hashed."""
+    head = _header_bytes(header, metadata, digests)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(head)
+            for array in tables.values():
+                file.write(array.data)
+            for key in keys:
+                assert weights is not None
+                digests["weights"][key] = _write_weight(file, weights.array(key))
+            digests["all"] = digest_of_digests(digests)
+            file.seek(0)
+            again = _header_bytes(header, metadata, digests)
+            assert len(again) == len(head)
+            file.write(again)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _write_weight(file: Any, array: Array) -> str:
+    """Write a weight piece by piece; returns its digest."""
+    digest = hashlib.sha256()
+    flat = array.reshape(-1) if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(-1)
+    data = flat.view(np.uint8)
+    for start in range(0, len(data), CHUNK):
+        piece = np.ascontiguousarray(data[start : start + CHUNK])
+        digest.update(piece)
+        file.write(piece.data)
+    return digest.hexdigest()
+
+
+def _header_bytes(header: Mapping[str, Any], metadata: Mapping[str, str], digests: Mapping[str, Any]) -> bytes:
+    """Length and JSON, padded with spaces so that the data starts on a 64-byte boundary."""
+    import json
+
+    fields = dict(sorted({**metadata, "digests": canonical(digests)}.items()))
+    text = json.dumps({"__metadata__": fields, **header}, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-(8 + len(text)) % 64)
+    return struct.pack("<Q", len(text)) + text
+
+
+def _weights(program: Program, weights: Weights | None) -> dict[str, TT]:
+    """Types of all weights by key, in file order."""
+    found: dict[str, TT] = {}
+    wrong: list[str] = []
+    for region in program.regions:
+        if region.kind != "weight":
+            continue
+        if found.setdefault(region.key, region.type) != region.type:
+            wrong.append(f"'{region.key}' is {found[region.key]} and {region.type}")
+        if region.key in (PROGRAM, TABLES):
+            wrong.append(f"'{region.key}' is a reserved name")
+    if weights is None:
+        return {}
+    for key, type in found.items():
+        array = weights.array(key)
+        if tuple(array.shape) != type.shape or array.dtype != dtypes.to_numpy(type.dtype):
+            wrong.append(f"'{key}' is {array.dtype}{list(array.shape)} in the store but {type} in the program")
+    if wrong:
+        raise CompileError("bad-weight", f"weights do not fit the program: {'; '.join(wrong)}")
+
+    def place(key: str) -> tuple[bool, int]:
+        size = dtypes.byte_size(found[key].dtype)
+        return (found[key].elements * size % 64 != 0, -size)
+
+    return {key: found[key] for key in sorted(found, key=place)}
+
+
+def _manifest(program: Program, compiler: str, extra: Mapping[str, Any]) -> dict[str, str]:
+    """Metadata as text: strings as they are, other values as JSON."""
+    meta = {key: program.meta[key] for key in ("model", "precision", "goal", "pipeline") if key in program.meta}
+    fields: dict[str, Any] = {
+        **meta,
+        "device": program.device.get("name", ""),
+        "inputs": [_port(p) for p in program.inputs],
+        "outputs": [_port(p) for p in program.outputs],
+        "states": [list(pair) for pair in program.states],
+        **extra,
+        "format": FORMAT,
+        "schema": str(table.SCHEMA),
+        "compiler": compiler,
+    }
+    return {key: value if isinstance(value, str) else canonical(value) for key, value in sorted(fields.items())}
+
+
+def _port(port: Port) -> dict[str, Any]:
+    return {"name": port.name, "shape": list(port.type.shape), "dtype": port.type.dtype}

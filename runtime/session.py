@@ -1,0 +1,266 @@
+"""Running programs: the `Executable` that a user calls, loading it from an artifact, and the `Runtime` of a
+device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from headrace.dialects.support import dtypes
+from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
+from headrace.runtime.artifact import Artifact, open_artifact
+from headrace.runtime.check import check_program
+from headrace.runtime.plan import Plan, bind_program, plan_configs
+from headrace.runtime.program import Port, Program
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Weights(Protocol):
+    """Where weights come from: a weight store or an open artifact."""
+
+    def array(self, key: str) -> Array:
+        """The weight of that key; `CompileError` when there are no bytes for it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Views of an executable's own memory: write `inputs`, call `run()`, read `outputs` before the next run."""
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+    run: Callable[[], None]
+
+
+class Executable:
+    """A program bound to memory, ready to run; not re-entrant (`clone` for another thread).
+
+    >>> out = exe({"x": x})
+
+    Inputs and outputs are dictionaries of arrays by name. State (a KV cache, variables) lives in the executable: it
+    is neither an input that must be given nor an output that is returned, but `state()` and `reset()`.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        weights: Weights,
+        *,
+        literal: bool = False,
+        check: bool = True,
+        manifest: Mapping[str, Any] | None = None,
+        save: Callable[[Executable, str | os.PathLike[str]], None] | None = None,
+        _like: Executable | None = None,
+    ) -> None:
+        """`literal` executes tile by tile through the flows. `check` false skips `check_program` (for programs just
+        compiled and checked). `save` writes an artifact (the compiler gives it; the runtime writes none)."""
+        if check:
+            check_program(program)
+        self.program = program
+        self.weights = weights
+        self.literal = literal
+        self.manifest: Mapping[str, Any] = manifest or {}
+        self._save = save
+        self._configs = _like._configs if _like else (None if literal else plan_configs(program))
+        shared = _like._plan.regions if _like else None
+        self._plan: Plan = bind_program(
+            program, weights.array, literal_only=literal, plans=self._configs, shared=shared
+        )
+        self._state_inputs = {past: present for past, present in program.states}
+        self._inputs = {p.name: self._view(p) for p in program.inputs if p.name not in self._state_inputs}
+        hidden = set(self._state_inputs.values())
+        self._outputs = {p.name: self._view(p) for p in program.outputs if p.name not in hidden}
+        outputs = {p.name: p for p in program.outputs}
+        self._states: dict[str, Array] = {}
+        for port in program.inputs:
+            if port.name in self._state_inputs:
+                self._states[port.name] = past = self._view(port)
+                other = outputs[self._state_inputs[port.name]]
+                if (other.region, other.offset) != (port.region, port.offset):
+                    self._plan.steps.append((np.copyto, (past, self._view(other))))
+
+    def _view(self, port: Port) -> Array:
+        flat = self._plan.regions[port.region]
+        return flat[port.offset : port.offset + port.type.elements].reshape(port.type.shape)
+
+    # What it takes and gives
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Inputs that a call must give."""
+        return tuple(p for p in self.program.inputs if p.name in self._inputs)
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Outputs that a call returns."""
+        return tuple(p for p in self.program.outputs if p.name in self._outputs)
+
+    @property
+    def report(self) -> list[str]:
+        """Which configs run tile by tile because they could not be merged, and why; empty when none does."""
+        return list(self._plan.report)
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena that inputs, outputs and intermediate arrays share."""
+        return self._plan.arena_bytes
+
+    # Running
+
+    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Run once on copies of the inputs; the arrays returned are fresh.
+
+        `CompileError` lists every input that is missing, unknown, or of another shape or type, and runs nothing.
+        """
+        for view, array in self._checked(inputs):
+            np.copyto(view, array)
+        self.run()
+        return {name: view.copy() for name, view in self._outputs.items()}
+
+    def _checked(self, inputs: Mapping[str, Any]) -> list[tuple[Array, Array]]:
+        """Destination and array of every input."""
+        found = Collector()
+        pairs: list[tuple[Array, Array]] = []
+        for name, view in self._inputs.items():
+            if name not in inputs:
+                found.add("bad-input", f"input '{name}' of {_type(view)} is missing")
+                continue
+            given = inputs[name]
+            array = given if isinstance(given, np.ndarray) else np.asarray(given)
+            array = cast("Array", array)
+            if not isinstance(given, np.ndarray | np.generic) and np.can_cast(array.dtype, view.dtype, "same_kind"):
+                array = array.astype(view.dtype)
+            if array.shape != view.shape or array.dtype != view.dtype:
+                found.add("bad-input", f"input '{name}' is {_type(array)}, expected {_type(view)}",
+                          fix=_fix(name, array, view))  # fmt: skip
+                continue
+            pairs.append((view, array))
+        for name in inputs:
+            if name in self._states:
+                found.add("bad-input", f"'{name}' is state that lives in the executable", fix="set it with reset()")
+            elif name not in self._inputs:
+                found.add("bad-input", f"no input '{name}'", fix=nearest(name, self._inputs))
+        found.raise_if_any()
+        return pairs
+
+    def bind(self) -> Bound:
+        """Views of the memory that runs use: no copies in or out."""
+        return Bound(dict(self._inputs), dict(self._outputs), self.run)
+
+    def run(self) -> None:
+        """Run once on what the views of `bind` hold. Allocates nothing of note."""
+        self._plan.run()
+
+    def clone(self) -> Executable:
+        """Another executable of the same program with its own memory and state; weights are shared."""
+        return Executable(
+            self.program, self.weights, literal=self.literal, check=False, manifest=self.manifest, save=self._save,
+            _like=self,
+        )  # fmt: skip
+
+    # State
+
+    def state(self) -> dict[str, Array]:
+        """A copy of the state, by the name of the input that it stands for."""
+        return {name: view.copy() for name, view in self._states.items()}
+
+    def reset(self, state: Mapping[str, Any] | None = None) -> None:
+        """Set the state: arrays by input name; what is not given becomes zero. `CompileError` on a wrong name, shape
+        or type."""
+        given = dict(state or {})
+        found = Collector()
+        for name, array in given.items():
+            view = self._states.get(name)
+            if view is None:
+                found.add("bad-input", f"no state '{name}'", fix=nearest(name, self._states))
+            elif np.shape(array) != view.shape or np.asarray(array).dtype != view.dtype:
+                found.add("bad-input", f"state '{name}' is {_type(np.asarray(array))}, expected {_type(view)}")
+        found.raise_if_any()
+        for name, view in self._states.items():
+            if name in given:
+                np.copyto(view, given[name])
+            else:
+                view[...] = 0
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the artifact. One that was loaded is copied byte by byte."""
+        if self._save is not None:
+            self._save(self, path)
+        elif isinstance(self.weights, Artifact):
+            _copy(self.weights, Path(path))
+        else:
+            raise CompileError("cannot-write", "this executable has no writer", fix="make it with headrace.compile")
+
+
+def _copy(artifact: Artifact, path: Path) -> None:
+    import shutil
+
+    try:
+        if path.exists() and path.samefile(artifact.path):
+            return
+        beside = path.with_name(f".{path.name}.tmp")
+        shutil.copyfile(artifact.path, beside)
+        os.replace(beside, path)
+    except OSError as error:
+        raise CompileError("cannot-write", f"{path}: {error.strerror}") from None
+
+
+def _type(array: Array) -> str:
+    try:
+        name = dtypes.from_numpy(array.dtype)
+    except KeyError:
+        name = str(array.dtype)
+    return f"{name}{list(array.shape)}"
+
+
+def _fix(name: str, array: Array, view: Array) -> str:
+    if array.dtype != view.dtype and array.shape == view.shape:
+        return f"{name}.astype('{view.dtype}')"
+    if array.shape != view.shape and array.size == view.size:
+        return f"{name}.reshape({list(view.shape)}), or compile for this shape"
+    return "compile for this shape" if array.shape != view.shape else ""
+
+
+def load(path: str | os.PathLike[str], *, verify: bool | None = None, literal: bool = False) -> Executable:
+    """The executable of a saved artifact. `verify` is that of `open_artifact`; `literal` runs tile by tile."""
+    artifact = open_artifact(path, verify)
+    return Executable(artifact.program, artifact, literal=literal, manifest=artifact.manifest)
+
+
+class Runtime:
+    """Loads and runs artifacts for one device.
+
+    >>> rt = Runtime(device_type="sn50"); m = rt.load_model("m.sn"); out = rt.run(m, {"x": x})
+    """
+
+    def __init__(self, device_type: str = "") -> None:
+        """`device_type` empty accepts artifacts of any device; a name that no device has is refused."""
+        from headrace.dialects.machine.device import device_names
+
+        if device_type and device_type not in device_names():
+            raise CompileError("unknown-device", f"no device '{device_type}'", fix=nearest(device_type, device_names()))
+        self.device_type = device_type
+
+    def load_model(self, path: str | os.PathLike[str], *, verify: bool | None = None) -> Executable:
+        """The executable of an artifact; `CompileError` when it was compiled for another device."""
+        exe = load(path, verify=verify)
+        device = str(exe.program.device.get("name", ""))
+        if self.device_type and device != self.device_type:
+            raise CompileError(
+                "wrong-device",
+                f"{path} was compiled for '{device}', this runtime is '{self.device_type}'",
+                fix=f"compile the model with --device {self.device_type}",
+            )
+        return exe
+
+    def run(self, model: Executable, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Run a loaded model once."""
+        return model(inputs)
