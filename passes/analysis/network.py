@@ -149,5 +149,3 @@ def footprint(sizes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         else:
             found.append((n, s))
     return tuple(found)
-
-

@@ -313,13 +313,11 @@ def _folded(
     if shift.any():
         width = min(longer, available // stacks)
         left = 1 + lane // stacked * width
-    place = np.minimum(along + shift, width * fold - 1)
-    if by_column:
-        column, row = place // fold, place % fold
-        row = np.where(column % 2, fold - 1 - row, row)
-    else:
-        row, column = place // width, place % width
-        column = np.where(row % 2, width - 1 - column, column)
+    place: Ints = np.minimum(along + shift, width * fold - 1)
+    inner = fold if by_column else width
+    outer, within = place // inner, place % inner
+    within = np.where(outer % 2, inner - 1 - within, within)
+    row, column = (within, outer) if by_column else (outer, within)
     row = np.where(flip_rows, fold - 1 - row, row)
     column = np.where(flip_columns, width - 1 - column, column)
     x, y = np.zeros(flat.units, np.int64), np.zeros(flat.units, np.int64)
@@ -377,14 +375,19 @@ def _grown_start(flat: _Flat, rank: Ints) -> Ints:
     """One unit after the other, always the one most strongly tied to those placed, on the free site nearest to them."""
     at = np.full(flat.units, -1)
     x, y = flat.x, flat.y
-    fill = (x + y) * (1e-3 * float(flat.weight.min(initial=1.0)) / (flat.columns + flat.rows))
+    # With nothing else to decide: from the middle of the left edge, with room around the first unit for its friends.
+    side = np.sqrt(2 * np.bincount(flat.kind[flat.is_inner], minlength=1).max())
+    middle_x, middle_y = min(1 + side / 2, flat.columns / 2), flat.rows / 2
+    fill = np.abs(x - middle_x) + np.abs(y - middle_y)
+    fill = fill * (1e-3 * float(flat.weight.min(initial=1.0)) / (flat.columns + flat.rows))
     spans = [slice(int(flat.first[k]), int(flat.first[k + 1])) for k in range(flat.kinds)]
     xs, ys, cost = [x[s] for s in spans], [y[s] for s in spans], [fill[s].copy() for s in spans]
     columns, rows = np.arange(flat.columns), np.arange(flat.rows)
     order = np.lexsort((np.arange(flat.units), rank[flat.group]))
     turn = np.empty(flat.units, np.int64)
     turn[order] = np.arange(flat.units)
-    tie, turns = [0.0] * flat.units, turn.tolist()
+    tie = [0.0] * flat.units
+    turns: list[int] = turn.tolist()
     heap: list[tuple[float, int, int]] = []
     for seed in order.tolist():
         if at[seed] < 0:
@@ -588,7 +591,7 @@ def check_placement(problem: PlacementProblem, placement: Placement) -> None:
 
     taken: dict[str, dict[tuple[int, int], str]] = {}
     kinds = dict.fromkeys(g.kind for g in problem.groups)
-    legal_sites = {kind: set(map(tuple, problem.sites[kind].tolist())) for kind in kinds}
+    legal_sites = {kind: {(int(x), int(y)) for x, y in problem.sites[kind].tolist()} for kind in kinds}
     if len(placement.positions) != len(problem.groups):
         bad(f"{len(placement.positions)} positions for {len(problem.groups)} groups")
         found.raise_if_any()

@@ -5,8 +5,8 @@ leaves switch (x, y) to the east (+x), west (-x), south (+y) or north (-y). A *n
 or, multicast, to several: its routes form a tree that carries every word once.
 
 The solver routes all nets in dimension order at once; if links are overloaded it chooses between the two orders net by
-net, and then negotiates: it rips up nets on overloaded links and searches them a way around, with prices that rise where
-the overload stays. The budget is a number of re-routed nets; the same problem and budget give the same routes.
+net, and then negotiates: it rips up nets on overloaded links and searches them a way around, with prices that rise
+where the overload stays. The budget is a number of re-routed nets; the same problem and budget give the same routes.
 
 **No deadlock, by construction.** Each net is routed under one of four turn rules, and each rule has its own virtual
 channel: *west-first* (no turn into west, holds every x-then-y route), *north-first* (no turn into north, holds every
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
@@ -41,14 +41,16 @@ RULES = ("west-first", "north-first", "east-first", "south-first")
 _FIRST = (WEST, NORTH, EAST, SOUTH)
 
 DEFAULT_REROUTES = 1000
-"""Default budget: nets that the solver re-routes after dimension order."""
+"""Default budget: nets that the solver searches a new way for, after dimension order."""
+PATIENCE = 6
+"""Rounds of the negotiation without improvement before it is given up."""
 
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """One flow: `sources` [n, 2] and `targets` [n, 2] are the (x, y) of its pairs, `bandwidth` the vector words per cycle
-    of one net. `multicast`: the pairs that share a source site carry the same words and share a tree; else each pair has
-    its own words."""
+    """One flow: `sources` [n, 2] and `targets` [n, 2] are the (x, y) of its pairs, `bandwidth` the vector words per
+    cycle of one net. `multicast`: the pairs that share a source site carry the same words and share a tree; else each
+    pair has its own words."""
 
     name: str
     sources: Ints
@@ -125,9 +127,9 @@ class RoutingProblem:
 
 @dataclass(frozen=True, eq=False)
 class Routing:
-    """A solution. The route of pair p (numbered over all flows, `RoutingProblem.offsets`) is `links[begin[p]:begin[p+1]]`,
-    from its source's switch to its target's; `channel[p]` its virtual channel. `load` (words per cycle) and `flows`
-    (nets) are per link. `rerouted`: nets that left dimension order or were tried."""
+    """A solution. The route of pair p (numbered over all flows, `RoutingProblem.offsets`) is
+    `links[begin[p]:begin[p+1]]`, from its source's switch to its target's; `channel[p]` is its virtual channel. `load`
+    (words per cycle) and `flows` (nets) are per link. `rerouted`: nets that were tried after dimension order."""
 
     links: Ints
     begin: Ints
@@ -203,8 +205,27 @@ class _State:
         self.y_first = np.zeros(self.count, bool)
         self.channel = np.zeros(self.count, np.int64)
         self.paths: dict[int, list[Ints]] = {}
+        switches = np.arange(self.columns * self.rows)
+        self.xs: list[int] = (switches % self.columns).tolist()
+        self.ys: list[int] = (switches // self.columns).tolist()
+        self.after: list[int] = []
+        self.turns: list[list[list[int]]] = []
         self.tolerance = 1e-9 * max(1.0, problem.capacity if problem.capacity < np.inf else 1.0)
         self._measure()
+
+    def prepare(self) -> None:
+        """Tables for the search: the switch that each link enters, the legal next directions after each direction."""
+        self.after = link_ends(self.problem.mesh, np.arange(self.problem.link_count))[1].tolist()
+        self.turns = [
+            [[d for d in range(4) if d != heading ^ 1 and (d != first or heading == first)] for heading in range(4)]
+            + [list(range(4))]
+            for first in _FIRST
+        ]
+
+    def excess(self) -> float:
+        """Words per cycle and flows beyond what the links can have, over all links."""
+        flows = np.maximum(self.flows - self.problem.flow_ids, 0).sum()
+        return float(np.maximum(self.load - self.problem.capacity - self.tolerance, 0).sum() + flows)
 
     def ordered(self) -> tuple[Ints, Ints]:
         """Dimension-order routes of all pairs."""
@@ -232,45 +253,44 @@ class _State:
         self.flows[tree] += 1
         self.trees[net] = tree
 
+    def snapshot(self) -> tuple[float, dict[int, list[Ints]], Ints, Floats, Ints, list[Ints]]:
+        """The overload and the routes that give it."""
+        kept = dict(self.paths), self.channel.copy(), self.load.copy(), self.flows.copy(), list(self.trees)
+        return self.excess(), *kept
+
+    def restore(self, kept: tuple[float, dict[int, list[Ints]], Ints, Floats, Ints, list[Ints]]) -> None:
+        """Back to the routes of a snapshot."""
+        _, self.paths, self.channel, self.load, self.flows, self.trees = kept
+
     def offenders(self, over: npt.NDArray[np.bool_]) -> list[int]:
         """Nets on overloaded links, widest first."""
         touched = [n for n in range(self.count) if over[self.trees[n]].any()]
         return sorted(touched, key=lambda n: -self.bandwidth[n])
 
 
-def _choose_orders(state: _State, budget: int) -> int:
-    """Flip nets on overloaded links between x-first and y-first while that lowers the overload; nets tried."""
-    problem = state.problem
-    tried = 0
-    for _ in range(3):
-        before = tried
+def _choose_orders(state: _State) -> int:
+    """Flip nets on overloaded links between x-first and y-first where that lowers the overload, twice over all; nets
+    flipped."""
+    flipped = 0
+    for _ in range(2):
         for net in state.offenders(state.over()):
-            if tried >= budget:
-                return tried
-            if not state.over()[state.trees[net]].any():
+            own, width, pairs = state.trees[net], state.bandwidth[net], state.members[net]
+            if not state.over()[own].any():
                 continue
-            tried += 1
-            pairs = state.members[net]
-            width = state.bandwidth[net]
             other = np.full(len(pairs), not state.y_first[net])
             links, _ = _dimension_order(state.columns, state.source[pairs], state.target[pairs], other)
             tree = np.unique(links)
-            own = state.trees[net]
             state.load[own] -= width
             state.flows[own] -= 1
-            if _pressure(state, tree, width) < _pressure(state, own, width):
-                state.load[own] += width
-                state.flows[own] += 1
+            better = _pressure(state, tree, width) < _pressure(state, own, width)
+            state.load[own] += width
+            state.flows[own] += 1
+            if better:
+                flipped += 1
                 state.swap(net, tree)
                 state.y_first[net] = not state.y_first[net]
                 state.channel[net] = int(state.y_first[net])
-            else:
-                state.load[own] += width
-                state.flows[own] += 1
-        if tried == before or not state.over().any():
-            break
-    del problem
-    return tried
+    return flipped
 
 
 def _pressure(state: _State, tree: Ints, width: float) -> tuple[float, float, float]:
@@ -285,84 +305,91 @@ def _pressure(state: _State, tree: Ints, width: float) -> tuple[float, float, fl
 
 
 def _negotiate(state: _State, budget: int) -> int:
-    """Rip up nets on overloaded links and search them another way, dearer where overload stays; nets tried."""
+    """Rip up nets on overloaded links and search them another way, dearer where overload stays; nets tried.
+
+    The state is left as it was after the round with the least overload.
+    """
     problem = state.problem
-    rules = range(min(problem.virtual_channels, len(RULES)))
+    every = range(min(problem.virtual_channels, len(RULES)))
     history = np.zeros(problem.link_count)
-    tried, sharpness = 0, 1.0
-    while tried < budget and (over := state.over()).any():
-        for net in state.offenders(over):
+    state.prepare()
+    tried, sharpness, stalled = 0, 1.0, 0
+    best = state.snapshot()
+    rounds = 0
+    while tried < budget and best[0] > 0 and stalled < PATIENCE:
+        rules = every[:2] if rounds < 2 else every
+        rounds += 1
+        for net in state.offenders(state.over()):
             if tried >= budget:
                 break
-            over = state.over()
-            if not over[state.trees[net]].any():
+            own, width = state.trees[net], float(state.bandwidth[net])
+            if not state.over()[own].any():
                 continue
             tried += 1
-            width = float(state.bandwidth[net])
-            own = state.trees[net]
             state.load[own] -= width
             state.flows[own] -= 1
             room = np.maximum(state.load + width - problem.capacity, 0) / max(width, 1e-12)
             room += np.maximum(state.flows + 1 - problem.flow_ids, 0)
-            price = 1.0 + history + sharpness * room
-            found = min((_search(state, net, rule, price) for rule in rules), key=lambda f: f[0])
+            price = (1.0 + history + sharpness * room).tolist()
+            found = min((_search(state, net, rule, price) for rule in rules), key=_cost_of)
             state.load[own] += width
             state.flows[own] += 1
             state.paths[net] = found[1]
             state.channel[net] = found[2]
             state.swap(net, np.unique(np.concatenate(found[1])))
+        stalled += 1
+        if state.excess() < best[0]:
+            best, stalled = state.snapshot(), 0
         history += 0.5 * state.over()
         sharpness *= 1.6
+    state.restore(best)
     return tried
 
 
-def _search(state: _State, net: int, rule: int, price: Floats) -> tuple[float, list[Ints], int]:
+def _cost_of(found: tuple[float, list[Ints], int]) -> float:
+    return found[0]
+
+
+def _search(state: _State, net: int, rule: int, price: list[float]) -> tuple[float, list[Ints], int]:
     """The cheapest tree for a net under a turn rule, target by target (A* from the tree so far): cost, routes, rule."""
-    columns, rows = state.columns, state.rows
+    columns = state.columns
     pairs = state.members[net]
     root = int(state.source[pairs[0]])
     targets = state.target[pairs]
     far = np.abs(targets % columns - root % columns) + np.abs(targets // columns - root // columns)
-    barred = _FIRST[rule]
-    cost_of = price.tolist()
+    turns, after = state.turns[rule], state.after
+    xs, ys = state.xs, state.ys
     came: dict[int, int] = {root: -1}  # switch -> link by which the tree enters it
     total = 0.0
-    for target in targets[np.argsort(far, kind="stable")].tolist():
-        goal_x, goal_y = target % columns, target // columns
+    nearest: list[int] = targets[np.argsort(far, kind="stable")].tolist()
+    for target in nearest:
+        if target in came:
+            continue
+        goal_x, goal_y = xs[target], ys[target]
         heap: list[tuple[float, float, int, int]] = []
-        for switch, link in came.items():
-            guess = abs(switch % columns - goal_x) + abs(switch // columns - goal_y)
-            heappush(heap, (float(guess), 0.0, switch, link))
-        entered: dict[tuple[int, int], int] = {}  # (switch, link into it) -> link before
-        settled: set[tuple[int, int]] = set()
+        heap += [(abs(xs[s] - goal_x) + abs(ys[s] - goal_y), 0.0, s, link) for s, link in came.items()]
+        heapify(heap)
+        before: dict[int, int] = {}  # link -> link before it
+        switch = link = -1
         while heap:
-            _, cost, switch, link = heappop(heap)
+            _, spent, switch, link = heappop(heap)
             if switch == target:
                 break
-            if (switch, link) in settled:
-                continue
-            settled.add((switch, link))
-            heading = link % 4 if link >= 0 else -1
-            x, y = switch % columns, switch // columns
-            for direction in range(4):
-                if heading >= 0 and (direction == heading ^ 1 or (direction == barred and heading != barred)):
-                    continue
-                nx, ny = x + int(STEP_X[direction]), y + int(STEP_Y[direction])
-                after = ny * columns + nx
-                if not (0 <= nx < columns and 0 <= ny < rows) or after in came:
-                    continue
+            for direction in turns[link % 4 if link >= 0 else 4]:
                 out = 4 * switch + direction
-                if (after, out) in entered:
+                entered = after[out]
+                if entered < 0 or entered in came or out in before:
                     continue
-                entered[after, out] = link
-                spent = cost + cost_of[out]
-                heappush(heap, (spent + abs(nx - goal_x) + abs(ny - goal_y), spent, after, out))
-        else:
+                before[out] = link
+                cost = price[out] - spent
+                guess = cost + abs(xs[entered] - goal_x) + abs(ys[entered] - goal_y)
+                heappush(heap, (guess, -cost, entered, out))  # the deeper one first among equals
+        if switch != target:
             return float("inf"), [], rule
-        total += cost
         while switch not in came:
+            total += price[link]
             came[switch] = link
-            link, switch = entered[switch, link], link // 4
+            switch, link = link // 4, before[link]
     routes: list[Ints] = []
     for target in targets.tolist():
         path: list[int] = []
@@ -373,25 +400,28 @@ def _search(state: _State, net: int, rule: int, price: Floats) -> tuple[float, l
     return total, routes, rule
 
 
-def solve_routing(problem: RoutingProblem, reroutes: int | None = None) -> Routing:
-    """Route all flows. `reroutes`: nets that may be routed anew after dimension order (None: `DEFAULT_REROUTES`).
+def solve_routing(problem: RoutingProblem, reroutes: int | None = None, *, allow_overload: bool = False) -> Routing:
+    """Route all flows. `reroutes`: searches for a way around (None: `DEFAULT_REROUTES`, 0: dimension order only).
 
-    CompileError `congestion` names the cut of the mesh, or the links, that cannot carry their flows, and those flows.
+    CompileError `congestion` names the cut of the mesh, the switches or the links that cannot carry their flows, and
+    those flows. With `allow_overload` the least overloaded routing found is the answer instead (a packet-switched
+    network only gets slower: `Routing.max_load` over the capacity); too many flows on a link are refused all the same.
     The answer has passed `check_routing`.
     """
     problem.check()
-    _check_cuts(problem)
+    if not allow_overload:
+        _check_cuts(problem)
     state = _State(problem)
-    budget = DEFAULT_REROUTES if reroutes is None else reroutes
     tried = 0
     if state.over().any():
         if problem.virtual_channels > 1:
-            tried = _choose_orders(state, budget)
-        tried += _negotiate(state, budget - tried)
-        if state.over().any():
+            tried = _choose_orders(state)
+        tried += _negotiate(state, DEFAULT_REROUTES if reroutes is None else reroutes)
+        refused = (state.flows > problem.flow_ids).any() if allow_overload else state.over().any()
+        if refused:
             raise _congestion(state)
     routing = _collect(state, tried)
-    check_routing(problem, routing)
+    check_routing(problem, routing, allow_overload=allow_overload)
     return routing
 
 
@@ -432,30 +462,55 @@ def _check_cuts(problem: RoutingProblem) -> None:
             load = demand.cumsum()[: size - 1]
             supply = across * problem.capacity
             for cut in np.flatnonzero(load > supply * (1 + 1e-9)).tolist():
-                crossing = (first <= cut) & (last > cut)
+                names = _names(problem, flow, bandwidth, (first <= cut) & (last > cut))
                 found.add(
                     "congestion",
-                    f"the cut between {axis} = {cut} and {axis} = {cut + 1} cannot carry {load[cut]:.4g} words per cycle "
-                    f"towards {sign}{axis}",
-                    why=f"its {across} links carry {supply:.4g}; the flows are {_names(problem, flow, bandwidth, crossing)}",
+                    f"the cut between {axis} = {cut} and {axis} = {cut + 1} cannot carry {load[cut]:.4g} words per "
+                    f"cycle towards {sign}{axis}",
+                    why=f"its {across} links carry {supply:.4g}; the flows are {names}",
                     fix="lower the parallel factors, cut the section, or allow the links to be overloaded",
                 )
+    _check_ends(problem, found)
     found.raise_if_any()
+
+
+def _check_ends(problem: RoutingProblem, found: Collector) -> None:
+    """Add the switches that more words must leave, or enter, than their links carry."""
+    columns, rows = problem.mesh
+    source, target = problem.pairs
+    net, flow, bandwidth = problem.nets
+    apart = source != target
+    starts, ends = link_ends(problem.mesh, np.arange(problem.link_count))
+    degree = np.bincount(starts[ends >= 0], minlength=columns * rows)
+    for verb, end in (("leave", source), ("enter", target)):
+        key = np.unique(net[apart] * (columns * rows) + end[apart])
+        of_net, switch = key // (columns * rows), key % (columns * rows)
+        load = np.bincount(switch, bandwidth[of_net], columns * rows)
+        supply = np.multiply(degree, problem.capacity, out=np.zeros(len(degree)), where=degree > 0)
+        for s in np.flatnonzero(load > supply * (1 + 1e-9)).tolist()[:8]:
+            chosen = np.zeros(len(bandwidth), bool)
+            chosen[of_net[switch == s]] = True
+            found.add(
+                "congestion",
+                f"{load[s]:.4g} words per cycle must {verb} switch ({s % columns}, {s // columns})",
+                why=f"its {degree[s]} links carry {supply[s]:.4g}; the flows are "
+                f"{_names(problem, flow, bandwidth, chosen)}",
+                fix="spread the buffer over more units, or lower the parallel factors",
+            )
 
 
 def _names(problem: RoutingProblem, flow: Ints, bandwidth: Floats, chosen: npt.NDArray[np.bool_]) -> str:
     """The flows of the chosen nets, widest first, with nets and words per cycle."""
     width = np.bincount(flow[chosen], bandwidth[chosen], len(problem.flows))
     nets = np.bincount(flow[chosen], minlength=len(problem.flows))
-    order = np.argsort(-width, kind="stable")[: int((nets > 0).sum())].tolist()
+    order: list[int] = np.argsort(-width, kind="stable")[: int((nets > 0).sum())].tolist()
     text = [f"'{problem.flows[f].name}' ({nets[f]} nets, {width[f]:.4g} words/cycle)" for f in order[:5]]
     return ", ".join(text) + (f" and {len(order) - 5} more" if len(order) > 5 else "")
 
 
 def _congestion(state: _State) -> CompileError:
     problem = state.problem
-    net, flow, bandwidth = problem.nets
-    del net
+    _, flow, bandwidth = problem.nets
     found = Collector()
     over = state.over()
     worst = np.argsort(-np.where(over, state.load, -1), kind="stable")[: min(5, int(over.sum()))]
@@ -478,10 +533,11 @@ def _congestion(state: _State) -> CompileError:
 # Checker.
 
 
-def check_routing(problem: RoutingProblem, routing: Routing) -> None:
+def check_routing(problem: RoutingProblem, routing: Routing, *, allow_overload: bool = False) -> None:
     """Refuse routes that are none: CompileError `bad-routing` lists pairs whose links are no path from their source's
     switch to their target's, nets whose routes are no tree or use two channels, links over capacity or with too many
-    flows, loads that are not the recomputed ones, and channels whose dependencies have a cycle."""
+    flows, loads that are not the recomputed ones, and channels whose dependencies have a cycle. `allow_overload`: links
+    may carry more words than their capacity (they share it), not more flows."""
     found = Collector()
     source, target = problem.pairs
     net, flow_of, bandwidth = problem.nets
@@ -493,9 +549,8 @@ def check_routing(problem: RoutingProblem, routing: Routing) -> None:
 
     def pair_names(pairs: Ints) -> str:
         flows = np.searchsorted(problem.offsets, pairs, side="right") - 1
-        text = [
-            f"'{problem.flows[f].name}'[{p - problem.offsets[f]}]" for f, p in zip(flows[:5], pairs[:5], strict=True)
-        ]
+        ends = zip(flows[:5].tolist(), (pairs - problem.offsets[flows])[:5].tolist(), strict=True)
+        text = [f"'{problem.flows[int(f)].name}'[{p}]" for f, p in ends]
         return ", ".join(text) + (f" and {len(pairs) - 5} more" if len(pairs) > 5 else "")
 
     shape = len(begin) == count + 1 and len(channel) == count and begin[0] == 0 and begin[-1] == len(links)
@@ -540,12 +595,15 @@ def check_routing(problem: RoutingProblem, routing: Routing) -> None:
     flows = np.bincount(on, minlength=size)
     if not np.allclose(load, routing.load, rtol=1e-9, atol=1e-9) or not np.array_equal(flows, routing.flows):
         bad("the loads given are not those of the routes")
-    over = np.flatnonzero((load > problem.capacity * (1 + 1e-9) + 1e-9) | (flows > problem.flow_ids))
+    limit = np.inf if allow_overload else problem.capacity * (1 + 1e-9) + 1e-9
+    over = np.flatnonzero((load > limit) | (flows > problem.flow_ids))
     for link in over[:5].tolist():
         chosen = np.zeros(len(bandwidth), bool)
         chosen[of_net[on == link]] = True
         bad(f"link {link} has {load[link]:.4g} of {problem.capacity:.4g} words per cycle and {flows[link]} of "
             f"{problem.flow_ids} flows", f"on it are {_names(problem, flow_of, bandwidth, chosen)}")  # fmt: skip
+
+    found.raise_if_any()
 
     # Dependencies between channels: a word that holds one link of a route waits for the next.
     inner = (

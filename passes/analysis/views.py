@@ -33,9 +33,7 @@ def producer(value: SSAValue) -> Operation | None:
     return value.owner if isinstance(value.owner, Operation) else None
 
 
-def reshape_strides(
-    shape: Sequence[int], strides: Sequence[int], target: Sequence[int]
-) -> tuple[int, ...] | None:
+def reshape_strides(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> tuple[int, ...] | None:
     """Strides that address the same elements, in the same row-major order, under another shape; None when no strides do.
 
     >>> reshape_strides((4, 6), (6, 1), (2, 2, 6))

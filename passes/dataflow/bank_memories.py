@@ -37,8 +37,12 @@ def split_dim(buffer: BufferOp) -> int:
 
 
 def units_for(buffer: BufferOp, device: Device) -> int:
-    """Memory units that a buffer needs for its bytes; more than its split dim has indices is not possible."""
-    return max(1, ceil(held_bytes(buffer) / device.pmu.bytes))
+    """Memory units that a buffer needs for its bytes, in equal blocks of its split dim; 0 when one index of that dim is
+    more than a unit holds."""
+    shape = buffer.buffer_type.shape
+    extent = shape[split_dim(buffer)] if shape else 1
+    most = device.pmu.bytes * extent // max(1, held_bytes(buffer))  # indices of the dim that a unit holds
+    return ceil(extent / most) if most else 0
 
 
 @dataclass(frozen=True)
@@ -68,10 +72,10 @@ class BankMemoriesPass(Pass):
     def _bank(self, op: BufferOp, device: Device, found: Collector) -> bool:
         units, dim = units_for(op, device), split_dim(op)
         extent = op.buffer_type.shape[dim] if op.buffer_type.shape else 1
-        if units > extent:
+        if not units:
             found.add(
                 "buffer-too-large",
-                f"bank-memories: a buffer of {op.buffer_type} needs {units} memory units of {device.pmu.bytes} bytes",
+                f"bank-memories: a buffer of {op.buffer_type} does not spread over memory units of {device.pmu.bytes} bytes",
                 why=f"it holds {held_bytes(op)} bytes and its longest free dim has {extent} indices to share",
                 fix="make tiles smaller, or cut the section",
                 location=locations.of(op),

@@ -1,0 +1,38 @@
+"""Pipelines as data: phases of the compiler by name, each a text that `headrace-opt -p` takes."""
+
+from __future__ import annotations
+
+TENSOR = (
+    "canonicalize",  # movement chains in normal form before patterns look at them
+    "fuse",  # exporters spell gelu, norms and silu in primitives; a unit runs them whole
+    "decompose",  # what is left and no unit runs whole
+    "fold-constants",  # transposed weights and the like become derived keys
+    "canonicalize",  # folding leaves moves of moves
+    "cse",
+    "dce",
+    "outline-repeated-layers",  # before any mapping, so that a layer is mapped once
+)
+DATAFLOW = (
+    "convert-tensor-to-dataflow",
+    "fuse-stages",
+    "tile",
+    "cut-sections",  # after tiling, so that buffers are counted as they will be
+    "parallelize",
+    "size-buffers",
+    "bank-memories",
+    "check-deadlock",
+)
+RDU = (
+    "convert-dataflow-to-rdu",
+    "split-to-units",
+    "allocate-memory",
+    "place",
+    "route",
+    "check-resources",
+)
+PHASES: dict[str, tuple[str, ...]] = {"tensor": TENSOR, "dataflow": DATAFLOW, "rdu": RDU}
+PIPELINES: dict[str, str] = {
+    **{name: ",".join(passes) for name, passes in PHASES.items()},
+    "default": ",".join((*TENSOR, *DATAFLOW, *RDU)),
+}
+"""Named pipelines: the three phases, and `default`, all of them."""
