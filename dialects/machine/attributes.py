@@ -6,7 +6,7 @@ prints in full.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Data, Dialect
@@ -50,9 +50,10 @@ def _text(value: Any) -> str:
         mantissa, e, exponent = repr(value).partition("e")
         return f"{mantissa if '.' in mantissa else mantissa + '.0'}{e}{exponent}"
     if isinstance(value, list):
-        return "[" + ", ".join(_text(v) for v in value) + "]"
+        return "[" + ", ".join(map(_text, cast("list[Any]", value))) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {_text(v)}" for k, v in value.items()) + "}"
+        items = cast("dict[str, Any]", value).items()
+        return "{" + ", ".join(f"{k} = {_text(v)}" for k, v in items) + "}"
     return str(value)
 
 

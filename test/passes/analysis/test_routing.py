@@ -1,0 +1,232 @@
+"""Routing: paths, trees, capacity and freedom from deadlock, and corrupt answers refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.dialects.machine import load_device
+from headrace.dialects.support.diagnostics import CompileError
+from headrace.passes.analysis.routing import (
+    EAST,
+    NORTH,
+    SOUTH,
+    WEST,
+    Flow,
+    Routing,
+    RoutingProblem,
+    check_routing,
+    link_ends,
+    solve_routing,
+)
+
+TINY = load_device(Path(__file__).parents[2] / "dialects" / "machine" / "data" / "tiny.toml")
+SN40L = load_device("sn40l")
+
+
+def flow(*pairs: tuple[int, int, int, int], name: str = "f", bandwidth: float = 1.0, multicast: bool = True) -> Flow:
+    """A flow of pairs (source x, source y, target x, target y)."""
+    table = np.array(pairs, np.int64).reshape(-1, 4)
+    return Flow(name, table[:, :2], table[:, 2:], bandwidth, multicast)
+
+
+def problem(*flows: Flow, mesh: tuple[int, int] = (4, 4), **limits: Any) -> RoutingProblem:
+    return RoutingProblem(mesh, flows, **{"capacity": 1.0, "flow_ids": 8, "virtual_channels": 4, **limits})
+
+
+def turns(routing: Routing, flow_index: int) -> list[list[int]]:
+    """Directions of the routes of a flow."""
+    return [(route % 4).tolist() for route in routing.routes(flow_index)]
+
+
+def test_dimension_order_goes_along_x_and_then_y():
+    routing = solve_routing(problem(flow((0, 0, 2, 1)), flow((3, 3, 1, 1))))
+    assert turns(routing, 0) == [[EAST, EAST, SOUTH]]
+    assert turns(routing, 1) == [[WEST, WEST, NORTH, NORTH]]
+    assert routing.rerouted == 0 and routing.max_load == 1.0 and routing.hops.tolist() == [3, 4]
+    start, end = link_ends((4, 4), routing.routes(0)[0])
+    assert start.tolist() == [0, 1, 2] and end.tolist() == [1, 2, 6]
+
+
+def test_a_multicast_loads_a_shared_link_once():
+    shared = solve_routing(problem(flow((0, 0, 3, 0), (0, 0, 3, 1), (0, 0, 2, 2))))
+    assert shared.max_load == 1.0 and shared.max_flows == 1
+    apart = solve_routing(problem(flow((0, 0, 3, 0), (0, 0, 3, 1), multicast=False), capacity=2.0))
+    assert apart.max_load == 2.0 and apart.max_flows == 2
+
+
+def test_units_at_one_switch_need_no_links():
+    routing = solve_routing(problem(flow((1, 1, 1, 1), (1, 1, 2, 1))))
+    assert [len(r) for r in routing.routes(0)] == [0, 1]
+
+
+def test_no_flows_and_empty_flows_are_routed():
+    assert len(solve_routing(problem()).links) == 0
+    assert solve_routing(problem(flow(), flow((0, 0, 1, 0)), flow())).routes(1)[0].tolist() == [EAST]
+
+
+def test_the_other_order_relieves_an_overloaded_link():
+    routing = solve_routing(problem(flow((0, 0, 2, 2), name="a"), flow((0, 0, 2, 1), name="b")))
+    assert routing.max_load == 1.0 and routing.rerouted > 0
+    assert sorted({turns(routing, i)[0][0] for i in range(2)}) == [EAST, SOUTH]
+
+
+def test_a_detour_is_found_where_both_orders_are_full():
+    # Three flows from one column to another, side by side: the rows between are shared with straight flows.
+    flows = [flow((0, y, 3, y), name=f"row{y}") for y in (0, 1)]
+    routing = solve_routing(problem(*flows, flow((0, 0, 3, 1), name="third")))
+    assert routing.max_load == 1.0
+    assert len(routing.routes(2)[0]) > 4
+
+
+def test_the_number_of_flows_on_a_link_is_bounded():
+    flows = [flow((0, 0, 3, 0), name=f"f{i}", bandwidth=0.01) for i in range(4)]
+    assert solve_routing(problem(*flows, flow_ids=2)).max_flows == 2
+
+
+def test_a_full_cut_is_refused_with_its_flows():
+    flows = [flow((0, y, 3, y), (1, y, 2, y), name=f"row{y}", multicast=False) for y in range(4)]
+    with pytest.raises(CompileError) as error:
+        solve_routing(problem(*flows))
+    assert error.value.code == "congestion"
+    assert "between x = 1 and x = 2 cannot carry 8 words per cycle towards +x" in error.value.what
+    assert "its 4 links carry 4" in error.value.why and "'row0' (2 nets, 2 words/cycle)" in error.value.why
+
+
+def test_a_switch_that_cannot_take_its_words_is_refused():
+    flows = [flow((x, y, 1, 1), name=f"from{x}{y}") for x, y in ((0, 0), (2, 2), (3, 3), (0, 3), (3, 0))]
+    with pytest.raises(CompileError, match=r"5 words per cycle must enter switch \(1, 1\)"):
+        solve_routing(problem(*flows))
+
+
+def test_links_that_stay_overloaded_are_refused_with_their_flows():
+    flows = [flow((0, 0, 3, 0), name="a"), flow((0, 0, 3, 0), name="b")]
+    with pytest.raises(CompileError, match="'a' \\(1 nets, 1 words/cycle\\)"):
+        solve_routing(problem(*flows, mesh=(4, 1), flow_ids=1, capacity=4.0))
+
+
+def test_overload_may_be_allowed_and_is_then_kept_small():
+    flows = [flow((0, y, 3, y), (1, y, 2, y), name=f"row{y}", multicast=False) for y in range(4)]
+    routing = solve_routing(problem(*flows), allow_overload=True)
+    assert routing.max_load == 2.0
+    with pytest.raises(CompileError, match="has 2 of 1 words per cycle"):
+        check_routing(problem(*flows), routing)
+
+
+def test_one_channel_is_enough_for_dimension_order():
+    routing = solve_routing(problem(flow((0, 0, 2, 2)), flow((3, 3, 0, 1)), virtual_channels=1))
+    assert set(routing.channel.tolist()) == {0}
+
+
+def test_sites_off_the_mesh_are_refused():
+    with pytest.raises(CompileError, match="'off' has sites off the"):
+        solve_routing(problem(flow((0, 0, 4, 0), name="off")))
+
+
+def test_the_same_problem_gives_the_same_routes():
+    rng = np.random.default_rng(3)
+    flows = [flow(*map(tuple, rng.integers(0, 4, (6, 4)).tolist()), name=f"f{i}", bandwidth=0.3) for i in range(4)]
+    first, second = (solve_routing(problem(*flows), allow_overload=True) for _ in range(2))
+    assert np.array_equal(first.links, second.links) and np.array_equal(first.channel, second.channel)
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_routing_is_legal_and_free_of_deadlock(data: st.DataObject):
+    columns, rows = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 5))
+    site = st.tuples(st.integers(0, columns - 1), st.integers(0, rows - 1))
+    flows = []
+    for index in range(data.draw(st.integers(1, 8))):
+        pairs = [(*a, *b) for a, b in data.draw(st.lists(st.tuples(site, site), max_size=8, unique=True))]
+        width = data.draw(st.sampled_from([0.0, 0.2, 0.5, 1.0]))
+        flows.append(flow(*pairs, name=f"f{index}", bandwidth=width, multicast=data.draw(st.booleans())))
+    channels = data.draw(st.integers(1, 4))
+    tight = problem(*flows, mesh=(columns, rows), virtual_channels=channels, flow_ids=64)
+    # The checker runs inside, cycles of waiting channels included.
+    routing = solve_routing(tight, reroutes=60, allow_overload=True)
+    loads = solve_routing(replace(tight, capacity=np.inf))
+    assert routing.max_load <= max(1.0, loads.max_load) * (1 + 1e-9) or routing.load.sum() > 0
+    assert np.maximum(routing.load - 1, 0).sum() <= np.maximum(loads.load - 1, 0).sum() + 1e-9
+
+
+def test_thousands_of_pairs_are_routed_on_a_whole_chip():
+    rng = np.random.default_rng(0)
+    sources = np.array(SN40L.sites("pcu"))[rng.integers(0, SN40L.count("pcu"), 4000)]
+    targets = np.clip(sources + rng.integers(-6, 7, (4000, 2)), (1, 0), (52, 39))
+    routing = solve_routing(RoutingProblem.on(SN40L, [Flow("random", sources, targets, 0.2, multicast=False)]))
+    assert routing.max_load <= SN40L.network.links and routing.max_flows <= SN40L.network.flow_ids
+    distance = np.abs(sources - targets).sum(axis=1)
+    assert (routing.hops >= distance).all() and routing.hops.sum() <= 1.02 * distance.sum()
+
+
+def corrupt(routing: Routing, how: str) -> Routing:
+    links, channel, begin = routing.links.copy(), routing.channel.copy(), routing.begin.copy()
+    if how == "a link is cut":
+        links = np.delete(links, 1)
+        begin[1:] -= 1
+    elif how == "a link goes elsewhere":
+        links[1] += 1
+    elif how == "two routes are swapped":
+        links = np.concatenate([links[begin[1] :], links[: begin[1]]])
+    elif how == "a channel that is not there":
+        channel[0] = 7
+    elif how == "loads are too low":
+        return replace(routing, load=routing.load * 0.5)
+    elif how == "a link that is not there":
+        links[0] = 4000
+    return replace(routing, links=links, begin=begin, channel=channel)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("a link is cut", "no path from source to target"),
+        ("a link goes elsewhere", "no path from source to target"),
+        ("two routes are swapped", "no path from source to target"),
+        ("a channel that is not there", "one that is not there"),
+        ("loads are too low", "loads given"),
+        ("a link that is not there", "do not fit"),
+    ],
+)
+def test_a_corrupt_routing_is_refused(how: str, message: str):
+    given_problem = problem(flow((0, 0, 2, 1), name="a"), flow((3, 3, 1, 2), name="b"))
+    routing = solve_routing(given_problem)
+    with pytest.raises(CompileError, match=message):
+        check_routing(given_problem, corrupt(routing, how))
+
+
+def by_hand(given_problem: RoutingProblem, routes: list[list[int]]) -> Routing:
+    """A routing from links, in channel 0, with the loads that belong to it."""
+    links = np.array([link for route in routes for link in route], np.int64)
+    begin = np.cumsum([0, *map(len, routes)])
+    net, _, bandwidth = given_problem.nets
+    used = {(int(net[pair]), link) for pair, route in enumerate(routes) for link in route}
+    load, flows = np.zeros(given_problem.link_count), np.zeros(given_problem.link_count, np.int64)
+    for n, link in used:
+        load[link] += bandwidth[n]
+        flows[link] += 1
+    return Routing(links, begin, np.zeros(len(routes), np.int64), load, flows, given_problem.offsets)
+
+
+def test_routes_that_wait_for_each_other_are_refused():
+    # Four flows around the square (0,0) (1,0) (1,1) (0,1), each turning the same way: the classic deadlock.
+    corners = [(0, 0, 1, 1), (1, 0, 0, 1), (1, 1, 0, 0), (0, 1, 1, 0)]
+    ring = problem(*(flow(c, name=f"corner{i}") for i, c in enumerate(corners)), mesh=(2, 2), capacity=2.0)
+    around = [4 * 0 + EAST, 4 * 1 + SOUTH, 4 * 3 + WEST, 4 * 2 + NORTH]
+    routing = by_hand(ring, [[around[i], around[(i + 1) % 4]] for i in range(4)])
+    with pytest.raises(CompileError, match="4 channels wait for each other"):
+        check_routing(ring, routing)
+    check_routing(ring, solve_routing(ring))
+
+
+def test_a_multicast_that_meets_itself_is_refused():
+    square = problem(flow((0, 0, 1, 1), (0, 0, 2, 1)), mesh=(3, 2))
+    routing = by_hand(square, [[4 * 0 + EAST, 4 * 1 + SOUTH], [4 * 0 + SOUTH, 4 * 3 + EAST, 4 * 4 + EAST]])
+    with pytest.raises(CompileError, match="they are no tree"):
+        check_routing(square, routing)
