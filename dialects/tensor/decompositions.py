@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -101,7 +101,7 @@ def decompose(op: Operation, insert: Callable[[Operation], object]) -> list[SSAV
     rule = _table.get(op.name)
     if rule is None:
         return None
-    emit = Emit(insert, cast("Location", op.location))
+    emit = Emit(insert, op.location)
     result = rule(emit, attributes_of(op), [emit.wide(x) for x in op.operands])
     return [emit.cast_to(result, tt(op.results[0]).dtype)]
 

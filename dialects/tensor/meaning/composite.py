@@ -97,7 +97,7 @@ def attention(attrs: Attrs, query: Array, key: Array, value: Array, mask: Array 
     q, k, v = wide(query), wide(key), wide(value)
     scale = attrs.get("scale")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    scores = np.matmul(q * q.dtype.type(scale), k.swapaxes(-1, -2))
+    scores: Array = np.matmul(q * q.dtype.type(scale), k.swapaxes(-1, -2))
     if mask is not None:
         scores = np.where(mask, scores, scores.dtype.type(-np.inf)) if mask.dtype == np.bool_ else scores + wide(mask)
     if attrs["causal"]:

@@ -57,7 +57,7 @@ def matmul_dims(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> MatmulDims:
     for name, shape in (("lhs", lhs), ("rhs", rhs)):
         if not shape:
             raise ShapeError(f"{name} has no dims; a matmul needs one or more")
-    columns, rows = lhs[-1], rhs[-2] if len(rhs) > 1 else rhs[0]
+    columns, rows = lhs[-1], rhs[-min(len(rhs), 2)]
     if columns != rows:
         raise ShapeError(f"lhs has {columns} columns but rhs has {rows} rows")
     batch_l, batch_r = lhs[:-2], rhs[:-2]
