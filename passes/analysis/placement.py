@@ -407,9 +407,11 @@ def _grown_start(flat: _Flat, rank: Ints) -> Ints:
             best = int(total.argmin())
             cost[kind][best] = np.inf
             at[unit] = spans[kind].start + best
-            for friend, w in zip(to.tolist(), flat.to_weight[near].tolist(), strict=True):
+            friends: list[int] = to.tolist()
+            weights: list[float] = flat.to_weight[near].tolist()
+            for friend, weight in zip(friends, weights, strict=True):
                 if at[friend] < 0:
-                    tie[friend] += w
+                    tie[friend] += weight
                     heappush(heap, (-tie[friend], turns[friend], friend))
     return at
 

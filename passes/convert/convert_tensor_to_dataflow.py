@@ -387,6 +387,12 @@ def _kept_outside(value: SSAValue) -> bool:
     return ref.contiguous and not is_movement_value(ref.root)
 
 
+def _is_part(value: SSAValue) -> bool:
+    """Whether a moved value is less than all of its base: a caller may want it where the base is not."""
+    ref = resolve(value)
+    return is_movement_value(value) and prod(ref.shape) != tt(ref.root).elements
+
+
 def is_movement_value(value: SSAValue) -> bool:
     """Whether a value is made by a movement op."""
     op = producer(value)
@@ -428,9 +434,11 @@ class _Function:
             for op in part:
                 for value in op.operands:
                     self._export_bases(value, i, exports)
+        private = self.name != "main"
         for i, op in enumerate(barriers):
             for value in op.operands:
-                if _kept_outside(value):
+                returned = private and isinstance(op, func.ReturnOp)
+                if _kept_outside(value) and not (returned and _is_part(value)):
                     self._export_bases(value, -1, exports)
                 elif value not in sinks:
                     sinks[value] = i

@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr, i32
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.ops import ConfigOp, UnitOp
-from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
 from headrace.passes.analysis.pairs import flow_pairs, words_per_cycle
 from headrace.passes.analysis.placement import Group, Net, Placement, PlacementProblem, solve_placement
@@ -24,17 +23,11 @@ def problem_of(config: ConfigOp, device: Device) -> PlacementProblem:
     index = {u.title: i for i, u in enumerate(units)}
     named: dict[str, UnitOp] = {u.title: u for u in units}
     cycles = config_cycles(config, device)
-    nets = [
-        Net(
-            index[flow.ends[0]],
-            index[flow.ends[1]],
-            flow_pairs(flow, named),
-            words_per_cycle(
-                flow, cycles, device.network.link_bytes, dtypes.byte_size(flow.stream.stream.dtype)
-            ),
-        )
-        for flow in config.flows
-    ]
+    nets: list[Net] = []
+    for flow in config.flows:
+        pairs = flow_pairs(flow, named)
+        weight = words_per_cycle(flow, pairs, cycles, device)
+        nets.append(Net(index[flow.ends[0]], index[flow.ends[1]], pairs, weight))
     return PlacementProblem.on(device, [Group(u.title, u.KIND, u.size) for u in units], nets)
 
 

@@ -12,7 +12,6 @@ from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.cost import credits_for
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.ops import ConfigOp, UnitOp
-from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
 from headrace.passes.analysis.pairs import flow_pairs, words_per_cycle
 from headrace.passes.analysis.routing import Flow, Routing, RoutingProblem, solve_routing
@@ -35,9 +34,7 @@ def route(config: ConfigOp, device: Device, reroutes: int) -> Routing:
             f"{flow.ends[0]} -> {flow.ends[1]}",
             at[flow.ends[0]][p[:, 0]],
             at[flow.ends[1]][p[:, 1]],
-            words_per_cycle(
-                flow, cycles, device.network.link_bytes, dtypes.byte_size(flow.stream.stream.dtype)
-            ),
+            words_per_cycle(flow, p, cycles, device),
         )
         for flow, p in zip(flows, pairs, strict=True)
     ]
