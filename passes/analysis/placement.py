@@ -425,7 +425,7 @@ def _anneal(flat: _Flat, at: Ints, seed: int, moves: int) -> tuple[Ints, int]:
     if not len(movable) or moves <= 0:
         return at, 0
     rng = np.random.default_rng(seed)
-    batch = int(np.clip(len(movable) // 2, 8, 1024))
+    batch = int(np.clip(len(movable) // 2, 16, 1024))
     rounds = max(1, moves // batch)
     at, best = at.copy(), at.copy()
     owner = np.full(len(flat.x), -1)
