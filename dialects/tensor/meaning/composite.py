@@ -101,6 +101,6 @@ def attention(attrs: Attrs, query: Array, key: Array, value: Array, mask: Array 
     if mask is not None:
         scores = np.where(mask, scores, scores.dtype.type(-np.inf)) if mask.dtype == np.bool_ else scores + wide(mask)
     if attrs["causal"]:
-        future = np.arange(scores.shape[-1]) > np.arange(scores.shape[-2])[:, None]
+        future: Array = np.arange(scores.shape[-1]) > np.arange(scores.shape[-2])[:, None]
         scores = np.where(future, scores.dtype.type(-np.inf), scores)
     return narrow(np.matmul(_softmax(scores, -1), v), query.dtype)
