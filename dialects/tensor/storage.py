@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import BytesAttr, ModuleOp, StringAttr, SymbolNameConstraint, TensorType, UnknownLoc
@@ -155,30 +156,37 @@ class LiteralAttr(ParametrizedAttribute):
         """Print the elements: a number, nested lists, a string of bytes, or nothing when there is none."""
         type, data = self.tt(), self.data.data
         element = dtypes.to_ir(type.dtype)
+        size = dtypes.byte_size(type.dtype)
 
-        def number(value: Any) -> None:
-            if dtypes.is_float(type.dtype):
+        def number(at: int) -> None:
+            value = values[at]
+            if not dtypes.is_float(type.dtype):
+                printer.print_string(str(value).lower())
+            elif isfinite(value):
                 printer.print_float(value, element)  # pyright: ignore[reportArgumentType]
             else:
-                printer.print_string(str(value).lower())
+                bits = int.from_bytes(data[at * size : (at + 1) * size], "little")
+                printer.print_string(f"0x{bits:0{2 * size}X}")
 
-        def nested(values: Sequence[Any], shape: Sequence[int]) -> None:
+        def nested(numbers: Sequence[int], shape: Sequence[int]) -> None:
             with printer.in_square_brackets():
                 if len(shape) == 1:
-                    printer.print_list(values, number)
+                    printer.print_list(numbers, number)
                 else:
-                    step = len(values) // shape[0]
-                    parts = [values[i : i + step] for i in range(0, len(values), step)]
+                    step = len(numbers) // shape[0]
+                    parts = [numbers[i : i + step] for i in range(0, len(numbers), step)]
                     printer.print_list(parts, lambda part: nested(part, shape[1:]))
 
         if not data:
             return
-        if self.is_splat:
-            number(self.values()[0])
-        elif type.elements > LISTED:
+        if type.elements > LISTED and not self.is_splat:
             printer.print_string_literal(f"0x{data.hex().upper()}")
+            return
+        values = self.values()
+        if self.is_splat:
+            number(0)
         else:
-            nested(self.values(), type.shape)
+            nested(range(type.elements), type.shape)
 
 
 _Body = tuple[list[tuple[Any, str]], tuple[int, ...]] | bytes
@@ -238,7 +246,7 @@ def _finish(parser: AttrParser, body: _Body) -> LiteralAttr:
 def _element(dtype: str, value: Any, source: str) -> bytes:
     if dtypes.is_float(dtype) and source.startswith("0x"):
         return int(source, 16).to_bytes(dtypes.byte_size(dtype), "little")  # bits of an infinity or a NaN
-    if dtype == "i1" and value not in (0, 1, True, False):
+    if source.startswith("-0x") or (dtype == "i1" and value not in (0, 1, True, False)):
         raise TypeError
     return _pack(dtype, value)
 

@@ -30,12 +30,12 @@ func.func @main(%x: tensor<2x4xf32> {tensor.name = "x"}) -> tensor<2x4xf32> {
   // CHECK: tensor.constant dense<{{\[\[}}1, -2], [3, 4]]> : tensor<2x2xi32>
   %0 = tensor.constant dense<[[1, -2], [3, 4]]> : tensor<2x2xi32>
   // Infinities and NaNs are bits. Equal elements are one.
-  // CHECK: tensor.constant dense<[0x7f800000, 0xff800000, 0x7fc00000, 1.000000e-01]> : tensor<4xf32>
-  // GENERIC: "tensor.constant"() <{value = #tensor.literal<[0x7f800000, 0xff800000, 0x7fc00000, 1.000000e-01] : tensor<4xf32>>}> : () -> tensor<4xf32>
-  %1 = tensor.constant dense<[0x7f800000, 0xff800000, 0x7fc00000, 0.1]> : tensor<4xf32>
-  // CHECK: tensor.constant dense<0xff800000> : tensor<512x512xf32>
-  // GENERIC: #tensor.literal<0xff800000 : tensor<512x512xf32>>
-  %2 = tensor.constant dense<0xff800000> : tensor<512x512xf32>
+  // CHECK: tensor.constant dense<[0x7F800000, 0xFF800000, 0x7FC00000, 1.000000e-01]> : tensor<4xf32>
+  // GENERIC: "tensor.constant"() <{value = #tensor.literal<[0x7F800000, 0xFF800000, 0x7FC00000, 1.000000e-01] : tensor<4xf32>>}> : () -> tensor<4xf32>
+  %1 = tensor.constant dense<[0x7F800000, 0xFF800000, 0x7FC00000, 0.1]> : tensor<4xf32>
+  // CHECK: tensor.constant dense<0xFF800000> : tensor<512x512xf32>
+  // GENERIC: #tensor.literal<0xFF800000 : tensor<512x512xf32>>
+  %2 = tensor.constant dense<0xFF800000> : tensor<512x512xf32>
   // CHECK: tensor.constant dense<2.500000e-01> : tensor<2x2xbf16>
   %3 = tensor.constant dense<[[0.25, 0.25], [0.25, 0.25]]> : tensor<2x2xbf16>
   // CHECK: tensor.constant dense<[true, false, true]> : tensor<3xi1>
