@@ -27,7 +27,7 @@ from headrace.dialects.tensor.program import set_signature
 from headrace.dialects.tensor.shapes import TT, ShapeError
 from headrace.frontends.base import Coverage, CoverageRow, ImportResult, InputSpec, Port, bind_dims, check_states
 from headrace.frontends.onnx import ops, wire
-from headrace.frontends.onnx.node import Builder, Node, Refused, Value
+from headrace.frontends.onnx.node import Builder, Node, Refused, Value, located
 from headrace.frontends.onnx.ops.refused import REASONS
 from headrace.frontends.onnx.tensors import ExternalFiles, TensorRef, dtype_of, tensor_ref
 
@@ -127,6 +127,7 @@ def _check(model: wire.Model, shape_only: bool) -> Graph:
     """The graph of a model, after all checks that need no shapes."""
     errors = Collector()
     proto = model.proto
+    _check_text(*(x.name for x in (*proto.graph.input, *proto.graph.output)), *(x.name for x, _ in model.initializers))
     opset = _opset(proto, errors)
     weights = _weights(model, shape_only, errors)
     inputs = [_input_spec(x, errors) for x in proto.graph.input if x.name not in weights]
@@ -199,10 +200,18 @@ def _input_spec(proto: Any, errors: Collector) -> InputSpec | None:
         return None
     if not type.HasField("shape"):
         return InputSpec(proto.name, dtype, None)
+    _check_text(*(d.dim_param for d in type.shape.dim))
     dims = tuple(
         d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else (d.dim_param or None) for d in type.shape.dim
     )
     return InputSpec(proto.name, dtype, dims)
+
+
+def _check_text(*names: Any) -> None:
+    """Refuse names that are not text: protobuf gives bytes for those."""
+    for name in names:
+        if not isinstance(name, str):
+            raise CompileError("bad-onnx-file", f"the name {name!r} is not UTF-8 text", fix="export the model again")
 
 
 def _named_nodes(proto: Any, errors: Collector) -> list[NodeSpec]:
@@ -210,6 +219,7 @@ def _named_nodes(proto: Any, errors: Collector) -> list[NodeSpec]:
     functions = {(f.domain, f.name): f for f in proto.functions}
     nodes: list[NodeSpec] = []
     for index, node in enumerate(proto.graph.node):
+        _check_text(node.op_type, node.name, node.domain, *node.input, *node.output, *(a.name for a in node.attribute))
         spec = NodeSpec(node, node.name or f"{node.op_type}_{index}", {a.name: a for a in node.attribute})
         if (node.domain, node.op_type) in functions:
             nodes += _inlined(spec, functions, (), errors)
@@ -310,12 +320,8 @@ def _sorted(
             if waits[user] == 0:
                 heapq.heappush(ready, user)
     if len(order) < len(nodes):
-        errors.add(
-            "cyclic-graph",
-            "the graph has a cycle",
-            why=" → ".join(_cycle(nodes, users, waits)),
-            location=_cycle(nodes, users, waits)[0],
-        )
+        names = _cycle(nodes, users, waits)
+        errors.add("cyclic-graph", "the graph has a cycle", why=" → ".join(names), location=names[0])
     return [nodes[i] for i in order]
 
 
@@ -432,7 +438,7 @@ def _convert(
         return nothing
     except CompileError as error:
         coverage.add(spec.op_type, spec.name, "refused", error.what, shapes)
-        errors.diagnostics.extend(error.diagnostics)
+        errors.diagnostics.extend(located(error, spec.name).diagnostics)
         return nothing
     unread = node.unread()
     if unread:

@@ -8,18 +8,19 @@ array known while importing. What shapes, axes and indices are made of (`Shape`,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from headrace.dialects import tensor
 from headrace.dialects.support import dtypes
-from headrace.dialects.support.locations import Location, named
+from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.locations import Location, named, text
 from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor import shapes, storage
 from headrace.dialects.tensor.base import from_attribute
-from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.tensor.shapes import TT, ShapeError
 from headrace.frontends.onnx.tensors import ExternalFiles, TensorRef, dtype_of, tensor_ref
 
 if TYPE_CHECKING:
@@ -94,6 +95,11 @@ class Value:
         return self.ref is not None and self.ref.load is not None and self.type.elements <= HOST_LIMIT
 
 
+def located(error: CompileError, location: str) -> CompileError:
+    """The error with `location` on each diagnostic that has none."""
+    return CompileError.many(d if d.location else replace(d, location=location) for d in error.diagnostics)
+
+
 @dataclass(slots=True)
 class Builder:
     """Builds the body of the program."""
@@ -122,7 +128,7 @@ class Builder:
             found = self._put_off(name, operands, self.plain(name, attrs), location, value_name)
             if found is not None:
                 return found
-        op = tensor.create(name, [self.ssa(x) for x in operands], attrs, location)
+        op = self._create(name, operands, attrs, location)
         self.block.add_op(op)
         return tuple(Value(value_name, tensor.tt(r), location, r) for r in op.results)
 
@@ -140,12 +146,12 @@ class Builder:
         """The elements of a value known while importing, or None."""
         if value.array is None:
             if value.source is not None:
-                value.array = self._evaluate(value.source)
+                value.array = self._evaluate(value.source, value.location)
             elif value.known and value.ref is not None and value.ref.load is not None:
                 value.array = value.ref.load()
         return value.array
 
-    def _evaluate(self, source: Source) -> Array | None:
+    def _evaluate(self, source: Source, location: Location) -> Array | None:
         import numpy as np
 
         from headrace.dialects.tensor.meaning import evaluate
@@ -156,8 +162,12 @@ class Builder:
         with np.errstate(all="ignore"):
             try:
                 return np.asarray(evaluate(source.name, source.attrs, *arrays)[source.index])
+            except CompileError as error:
+                raise located(error, text(location)) from None
             except (IndexError, ValueError) as error:
-                raise Refused(f"its constant operands give no value: {error}", code="bad-constant") from None
+                raise CompileError(
+                    "bad-constant", f"constants give no value: {error}", location=text(location)
+                ) from None
 
     def ssa(self, value: Value) -> SSAValue:
         """The SSA value of a value; makes the constant, weight or op that gives it on first use."""
@@ -174,7 +184,7 @@ class Builder:
                 return self._add(storage.constant(array, value.location))
         if value.source is not None:
             source = value.source
-            op = tensor.create(source.name, [self.ssa(x) for x in source.operands], source.attrs, value.location)
+            op = self._create(source.name, source.operands, source.attrs, value.location)
             return self._add(op, source.index)
         if value.ref is not None:
             if value.name not in self.store:
@@ -183,6 +193,13 @@ class Builder:
             assert value.array is not None
             self.store.add_array(value.name, value.array)
         return self._add(storage.weight(value.name, value.type, value.location))
+
+    def _create(self, name: str, operands: Sequence[Value], attrs: Mapping[str, Any], location: Location) -> Operation:
+        given = [self.ssa(x) for x in operands]
+        try:
+            return tensor.create(name, given, attrs, location)
+        except (ValueError, OverflowError) as error:  # a size beyond 64 bits
+            raise ShapeError(str(error)) from None
 
     def _add(self, op: Operation, result: int = 0) -> SSAValue:
         self.block.add_op(op)
@@ -261,6 +278,13 @@ class Node:
         if dtypes.is_float(value.dtype):
             raise Refused(f"its {what} is a {value.dtype} tensor, not integers", code="bad-node")
         return tuple(int(x) for x in self.array(value, what).reshape(-1))
+
+    def one_int(self, value: Value, what: str) -> int:
+        """The only element of an integer operand that must be known while importing."""
+        found = self.ints(value, what)
+        if len(found) != 1:
+            raise Refused(f"its {what} has {len(found)} elements, not 1", code="bad-node")
+        return found[0]
 
     def one(self, value: Value, what: str) -> Any:
         """The only element of an operand that must be known while importing, as a plain Python value."""
@@ -358,7 +382,10 @@ class Node:
         """A scalar of element type `dtype`."""
         import numpy as np
 
-        return self.constant(np.array(x, dtypes.to_numpy(dtype)))
+        try:
+            return self.constant(np.array(x, dtypes.to_numpy(dtype)))
+        except (OverflowError, ValueError):
+            raise Refused(f"{x} is not a number of {dtype}", code="bad-node") from None
 
     def int64s(self, values: Sequence[int]) -> Value:
         """A vector of i64."""

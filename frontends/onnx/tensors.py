@@ -178,6 +178,8 @@ def tensor_ref(proto: Any, span: Span | None, files: ExternalFiles, *, shape_onl
     nbytes = type.elements * dtypes.byte_size(dtype)
     if proto.data_location == EXTERNAL:
         entries = {entry.key: entry.value for entry in proto.external_data}
+        if not all(isinstance(x, str) for x in (*entries, *entries.values())):
+            raise _bad(name, "its external_data entries are not UTF-8 text")
         try:
             span = files.span(name, entries, nbytes)
         except CompileError as error:

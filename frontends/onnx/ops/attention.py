@@ -49,8 +49,8 @@ def _repeat(n: Node, x: Value, times: int) -> Value:
 
 
 def _attend(n: Node, q: Value, k: Value, v: Value) -> Value:
-    given, softcap, scale = n.float("scale", None), n.float("softcap", 0.0), 1 / sqrt(q.shape[-1])
-    scale = scale if given is None else given
+    softcap, scale = n.float("softcap", 0.0), n.float("scale", None)
+    scale = 1 / sqrt(max(q.shape[-1], 1)) if scale is None else scale
     keep, mask = _masks(n, q.shape[2], k.shape[2], q.dtype)
     causal = n.flag("is_causal") and keep is None and not softcap
     if causal:
@@ -74,7 +74,7 @@ def _attend(n: Node, q: Value, k: Value, v: Value) -> Value:
 def _masks(n: Node, queries: int, keys: int, dtype: str) -> tuple[Value | None, Value | None]:
     """Which keys a query may see (i1), and what is added to its scores. Causality alone is left to the op."""
     mask, past, valid = n.get(3), n.get(4), n.get(6)
-    if mask is not None and mask.shape[-1] < keys:  # what the mask does not reach is masked out
+    if mask is not None and mask.rank and mask.shape[-1] < keys:  # what the mask does not reach is masked out
         fill = 0.0 if mask.dtype == "i1" else float("-inf")
         hi = (*((0,) * (mask.rank - 1)), keys - mask.shape[-1])
         mask = n.op("pad", mask, lo=(0,) * mask.rank, hi=hi, value=fill)

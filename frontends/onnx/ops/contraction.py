@@ -99,6 +99,8 @@ def _conv_transpose(n: Node) -> Value:
     kernel, size = w.shape[2:], x.shape[2:]
     strides, dilations = _per_dim(n, "strides", dims, 1), _per_dim(n, "dilations", dims, 1)
     extra = n.int_list("output_padding", (0,) * dims)
+    if len(extra) != dims:
+        raise Refused(f"output_padding is {list(extra)} for {dims} spatial dims", code="bad-node")
     reach = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
     pads = _transposed_pads(n, size, strides, reach, extra)
     x = _spread(n, x, strides)
@@ -125,6 +127,8 @@ def _transposed_pads(
         if len(pads) != 2 * dims:
             raise Refused(f"pads is {list(pads)} for {dims} spatial dims", code="bad-node")
         return pads
+    if len(wanted) < dims:
+        raise Refused(f"output_shape is {list(wanted)} for {dims} spatial dims", code="bad-node")
     total = [f - o for f, o in zip(full, wanted[-dims:], strict=True)]
     small = [t // 2 for t in total]
     large = [t - s for t, s in zip(total, small, strict=True)]
@@ -191,6 +195,8 @@ def _global_pool(n: Node) -> Value:
 def _lp_pool(n: Node) -> Value:
     """The p-norm of each window: an average of powers, times the window's elements, to the power 1/p."""
     x, p, dims = n[0], n.int("p", 2), _spatial(n)
+    if p < 1:
+        raise Refused(f"p is {p} but must be 1 or more", code="bad-node")
     powers = n.op("pow", n.op("abs", x), n.scalar(p, x.dtype))
     if n.op_type == "GlobalLpPool":
         total = n.op("reduce_sum", powers, axes=tuple(range(2, x.rank)), keepdims=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, isfinite
 
 from headrace.dialects.support import dtypes
 from headrace.dialects.tensor.shapes import TT
@@ -60,8 +60,8 @@ def _range(n: Node) -> Value:
     """start + delta · (0, 1, 2 …); how many there are must be known."""
     start, limit, delta = (n.one(n[i], what) for i, what in enumerate(("start", "limit", "delta")))
     dtype = n[0].dtype
-    if delta == 0:
-        raise Refused("its delta is 0", code="bad-node")
+    if delta == 0 or not all(isfinite(v) for v in (start, limit, delta)):
+        raise Refused(f"it counts from {start} to {limit} by {delta}", code="bad-node")
     count = max(ceil((limit - start) / delta), 0)
     if count <= HOST_LIMIT:
         import numpy as np

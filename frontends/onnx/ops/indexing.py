@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import isfinite
 
 from headrace.frontends.onnx.node import Node, Refused, Value
 from headrace.frontends.onnx.ops import converts
@@ -56,7 +57,8 @@ def _scatter_nd(n: Node) -> Value:
 def _one_hot(n: Node) -> Value:
     """values[1] where the index (which may count from the back) equals the position along the new axis."""
     indices, values = n[0], n[2]
-    depth = int(n.one(n[1], "depth"))
+    depth = n.one(n[1], "depth")
+    depth = int(depth) if isfinite(depth) else 0
     axis = n.axis(n.int("axis", -1), indices.rank + 1)
     if values.shape != (2,) or depth < 1:
         raise Refused(f"its values are {values.type} and its depth {depth}", code="bad-node")

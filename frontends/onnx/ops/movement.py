@@ -140,8 +140,8 @@ def _split(n: Node) -> Sequence[Value]:
         sizes = n.ints(operand, "split")
     else:
         count = n.int("num_outputs", len(n.outputs))
-        if count < 1:
-            raise Refused(f"num_outputs is {count}", code="bad-node")
+        if count < 1 or count != len(n.outputs):
+            raise Refused(f"num_outputs is {count} for {len(n.outputs)} results", code="bad-node")
         each = -(-x.shape[axis] // count)
         sizes = (*((each,) * (count - 1)), x.shape[axis] - each * (count - 1))
     if len(sizes) != len(n.outputs):
@@ -251,7 +251,7 @@ def _trilu(n: Node) -> Value:
     x, operand = n[0], n.get(1)
     if x.rank < 2:
         raise Refused(f"{x.type} has no matrices", code="bad-node")
-    k = 0 if operand is None else n.one(operand, "k")
+    k = 0 if operand is None else n.one_int(operand, "k")
     rows, columns = x.shape[-2:]
     row = n.op("add", n.op("iota", shape=(rows, 1), dtype="i64", axis=0), n.scalar(k, "i64"))
     column = n.op("iota", shape=(1, columns), dtype="i64", axis=1)

@@ -87,7 +87,7 @@ def _arg(n: Node) -> Value:
 
 @converts("CumSum")
 def _cumsum(n: Node) -> Value:
-    axis = n.axis(n.one(n[1], "axis"), n[0].rank)
+    axis = n.axis(n.one_int(n[1], "axis"), n[0].rank)
     return n.op("cumsum", n[0], axis=axis, exclusive=n.flag("exclusive"), reverse=n.flag("reverse"))
 
 
