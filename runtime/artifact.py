@@ -177,7 +177,8 @@ def _check_schema(path: Path, metadata: Mapping[str, str]) -> None:
     newer = text.isdigit() and int(text) > table.SCHEMA
     raise CompileError(
         "artifact-schema",
-        f"{path}: schema {text}, made by compiler {metadata.get('compiler', '?')}; this Headrace reads schema {table.SCHEMA}",
+        f"{path}: schema {text}, made by compiler {metadata.get('compiler', '?')}; "
+        f"this Headrace reads schema {table.SCHEMA}",
         why="the artifact is newer than this Headrace" if newer else "the artifact is older than this Headrace",
         fix="upgrade Headrace, or compile the model with this version"
         if newer

@@ -72,7 +72,7 @@ class Executable:
         self._plan: Plan = bind_program(
             program, weights.array, literal_only=literal, plans=self._configs, shared=shared
         )
-        self._state_inputs = {past: present for past, present in program.states}
+        self._state_inputs = dict(program.states)
         self._inputs = {p.name: self._view(p) for p in program.inputs if p.name not in self._state_inputs}
         hidden = set(self._state_inputs.values())
         self._outputs = {p.name: self._view(p) for p in program.outputs if p.name not in hidden}
