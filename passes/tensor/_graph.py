@@ -11,7 +11,8 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from headrace.dialects.support import dtypes, locations
 from headrace.dialects.tensor.base import create
-from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr
+from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr, filled
 
 WEIGHT, CONSTANT, RECIPE = "tensor.weight", "tensor.constant", "tensor.recipe"
 SOURCES = (WEIGHT, CONSTANT)
@@ -79,6 +80,15 @@ def insert(
     assert block is not None
     block.insert_op_before(op, before)
     return op.results[0]
+
+
+def number(before: Operation, value: Scalar, dtype: str, location: LocationAttr) -> SSAValue:
+    """A scalar constant in front of `before`."""
+    op = filled(TT((), dtype), value, location)
+    block = before.parent
+    assert block is not None
+    block.insert_op_before(op, before)
+    return op.result
 
 
 def replace(op: Operation, values: Sequence[SSAValue]) -> None:
