@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headrace.dialects.tensor.shapes import TT, Attrs, Follow, Tiling, tiling
+from headrace.dialects.tensor.shapes import TT, Attrs, Follow, Tiling, block_attrs, tiling
 
 
 class BodyLike(Protocol):
@@ -136,9 +136,7 @@ def axes(ops: Sequence[BodyLike], types: Sequence[TT], outputs: Sequence[int]) -
 
     `types[v]` is the type of value v (inputs first). On every axis each output follows with scale 1 and extent 1.
     """
-    rules = [
-        tiling(op.name, op.attrs, [types[v] for v in op.operands], [types[v] for v in op.results]) for op in ops
-    ]
+    rules = [tiling(op.name, op.attrs, [types[v] for v in op.operands], [types[v] for v in op.results]) for op in ops]
     tracer = _Tracer(ops, rules)
     first = outputs[0]
     found: list[Axis] = []
@@ -149,30 +147,17 @@ def axes(ops: Sequence[BodyLike], types: Sequence[TT], outputs: Sequence[int]) -
             follows = tracer.trace(first, dim)
         except _Conflict:
             continue
-        if all(
-            (f := follows.get(v)) is not None and (f.scale, f.extent, f.offset) == (1, 1, 0) for v in outputs
-        ):
+        if all((f := follows.get(v)) is not None and (f.scale, f.extent, f.offset) == (1, 1, 0) for v in outputs):
             found.append(Axis(size, follows))
     return found
 
 
 def fit(name: str, attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> dict[str, Any]:
-    """The op's attributes adjusted to blocks of another size: target shapes, and slices of dims that are kept whole."""
-    fitted = dict(attrs)
-    if name in ("tensor.reshape", "tensor.broadcast"):
-        fitted["shape"] = results[0].shape
-    elif name == "tensor.slice":
-        stops = list(attrs["stops"])
-        for d, (have, made) in enumerate(zip(operands[0].shape, results[0].shape, strict=True)):
-            if have == made and attrs["starts"][d] == 0 and attrs["steps"][d] == 1:
-                stops[d] = have
-        fitted["stops"] = tuple(stops)
-    return fitted
+    """The op's attributes adjusted to blocks of another size; see `block_attrs`."""
+    return dict(block_attrs(name, attrs, operands, results))
 
 
-def cut(
-    ops: Sequence[BodyLike], types: Sequence[TT], blocks: Iterable[tuple[Axis, int]]
-) -> tuple[TT, ...]:
+def cut(ops: Sequence[BodyLike], types: Sequence[TT], blocks: Iterable[tuple[Axis, int]]) -> tuple[TT, ...]:
     """Types of all values when each given axis is cut to a block of the given size."""
     shapes = [list(t.shape) for t in types]
     for axis, block in blocks:
