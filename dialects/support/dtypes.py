@@ -41,6 +41,22 @@ def is_float(dtype: str) -> bool:
     return dtype in FLOATS
 
 
+def lowest(dtype: str) -> float | int:
+    """The least value of an element type: -inf for floats."""
+    if is_float(dtype):
+        return float("-inf")
+    return 0 if dtype == "i1" or dtype.startswith("ui") else -(2 ** (BITS[dtype] - 1))
+
+
+def highest(dtype: str) -> float | int:
+    """The greatest value of an element type: inf for floats."""
+    if is_float(dtype):
+        return float("inf")
+    if dtype == "i1":
+        return 1
+    return 2 ** (BITS[dtype] - (0 if dtype.startswith("ui") else 1)) - 1
+
+
 @cache
 def to_ir(dtype: str) -> Attribute:
     """The builtin IR type of a dtype name."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
+from headrace.dialects.support.dtypes import lowest
 from headrace.dialects.support.locations import Location
 from headrace.dialects.tensor.base import attributes_of, create, tt
 from headrace.dialects.tensor.shapes import TT
@@ -250,6 +251,20 @@ def _reaching(window: Window) -> tuple[int, int]:
     return window.low, max(0, window.reach - window.size - window.low)
 
 
+def _divided(e: Emit, total: SSAValue, found: Sequence[Window], include_pad: bool, by: float = 1.0) -> SSAValue:
+    """`total`, [N, C, windows…], over what each window counts in an average, times `by`."""
+    dtype = tt(total).dtype
+    counts = [window.counted(include_pad) for window in found]
+    if all(len(set(of_dim)) == 1 for of_dim in counts):
+        divisor = math.prod(of_dim[0] for of_dim in counts) / by
+        return total if divisor == 1 else e.div(total, divisor)
+    for d, of_dim in enumerate(counts):  # a window counts a box: divide dim by dim
+        each = found[d].kernel if by != 1 else 1
+        shape = tuple(len(of_dim) if k == d else 1 for k in range(len(found)))
+        total = e.div(total, e.numbers(TT(shape, dtype), [n / each for n in of_dim]))
+    return total
+
+
 @decomposes("tensor.avg_pool")
 def _avg_pool(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAValue:
     (x,) = operands
@@ -268,11 +283,29 @@ def _avg_pool(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAValue:
         pads=(*low, *high),
         groups=type.shape[1],
     )
-    counts = [w.counted(attrs["count_include_pad"]) for w in found]
-    if all(len(set(of_dim)) == 1 for of_dim in counts):
-        return e.div(total, float(math.prod(of_dim[0] for of_dim in counts)))
-    for d, of_dim in enumerate(counts):  # a window counts a box: divide dim by dim
-        values = [float(n) for n in of_dim]
-        shape = tuple(len(values) if k == d else 1 for k in range(len(found)))
-        total = e.div(total, e.numbers(TT(shape, type.dtype), values))
-    return total
+    return _divided(e, total, found, attrs["count_include_pad"])
+
+
+def pad_explicitly(op: Operation, insert: Callable[[Operation], object]) -> list[SSAValue] | None:
+    """Build a convolution or pool whose windows touch padding as a `tensor.pad` and the op without pads, whose spatial
+    dims can then be cut; None when the op is another or touches none. Values and use as `decompose`."""
+    if op.name not in ("tensor.conv", "tensor.max_pool", "tensor.avg_pool"):
+        return None
+    attrs = attributes_of(op)
+    x, *others = op.operands
+    type = tt(x)
+    kernel = tt(others[0]).shape[2:] if op.name == "tensor.conv" else attrs["kernel"]
+    found = windows(attrs, type.shape[2:], kernel)
+    if all(window.inside for window in found):
+        return None
+    e = Emit(insert, op.location)
+    low, high = zip(*map(_reaching, found), strict=True)
+    if any((*low, *high)):
+        value = lowest(type.dtype) if op.name == "tensor.max_pool" else 0.0
+        x = e.pad(x, lo=(0, 0, *low), hi=(0, 0, *high), value=float(value))
+    changed: Attrs = {key: value for key, value in attrs.items() if key not in ("pads", "ceil")}
+    if op.name != "tensor.avg_pool":
+        return [e.op(op.name.removeprefix("tensor."), x, *others, **changed)]
+    mean = e.avg_pool(e.wide(x), **changed)  # of all elements, padding included
+    mean = _divided(e, mean, found, attrs["count_include_pad"], by=float(math.prod(kernel)))
+    return [e.cast_to(mean, type.dtype)]

@@ -122,7 +122,7 @@ class NeutralConstant(RewritePattern):
         if name == "and":
             neutral = number is True or number == _all_ones(dtype)
         elif name in ("max", "min"):
-            neutral = number == (_lowest(dtype) if name == "max" else _highest(dtype))
+            neutral = number == (dtypes.lowest(dtype) if name == "max" else dtypes.highest(dtype))
         else:
             neutral = number == _NEUTRAL[name]
         if neutral:
@@ -131,18 +131,6 @@ class NeutralConstant(RewritePattern):
 
 def _all_ones(dtype: str) -> int:
     return 2 ** dtypes.BITS[dtype] - 1 if dtype.startswith("ui") else -1
-
-
-def _lowest(dtype: str) -> float:
-    if dtypes.is_float(dtype):
-        return -math.inf
-    return 0 if dtype.startswith("ui") else -(2 ** (dtypes.BITS[dtype] - 1))
-
-
-def _highest(dtype: str) -> float:
-    if dtypes.is_float(dtype):
-        return math.inf
-    return 2 ** (dtypes.BITS[dtype] - (0 if dtype.startswith("ui") else 1)) - 1
 
 
 @canonicalizes("tensor.and", "tensor.or", "tensor.mul")

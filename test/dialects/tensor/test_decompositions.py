@@ -17,6 +17,7 @@ from headrace.dialects.support import locations
 from headrace.dialects.tensor import create, decompositions, ir_type, tt
 from headrace.dialects.tensor.interpreter import run_function
 from headrace.dialects.tensor.meaning import evaluate
+from headrace.dialects.tensor.shapes import tiling
 
 HERE = locations.named("node")
 # Absolute and relative error allowed to the decomposition: its steps round in f32 (f64), then once to the type. A
@@ -73,3 +74,26 @@ def test_a_narrow_composite_is_computed_in_f32_and_rounded_once() -> None:
     decompositions.decompose(op, lambda new: (block.insert_op_before(new, op), made.append(new)))
     assert [new.name for new in made if new.name == "tensor.cast"] == ["tensor.cast"] * 2
     assert {tt(r).dtype for new in made[:-1] for r in new.results} == {"f32"}
+
+
+@pytest.mark.parametrize("name", ["tensor.conv", "tensor.max_pool", "tensor.avg_pool"])
+@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_explicit_pads_mean_the_same_and_leave_space_to_cut(name: str, data: st.DataObject) -> None:
+    attrs, arrays = data.draw(CASES[name])
+    module, block, op = program(name, attrs, arrays)
+    values = decompositions.pad_explicitly(op, lambda new: block.insert_op_before(new, op))
+    if values is None:
+        return
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    block.erase_op(op)
+    module.verify()
+    (window,) = (new for new in block.ops if new.name == name)
+    types_of = [[tt(v) for v in vs] for vs in (window.operands, window.results)]
+    parallel = tiling(name, window.attrs(), *types_of)
+    assert all(follow is not None for follow in parallel.results[0][2:])
+    (found,) = run_function(module, "main", arrays).values()
+    (wanted,) = evaluate(name, attrs, *arrays)
+    tolerance = TOLERANCE.get(types([found])[0].dtype, 0)
+    np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance)
