@@ -36,6 +36,13 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    irdl_custom_directive,
+)
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
@@ -362,6 +369,44 @@ class BufferOp(IRDLOperation):
             raise VerifyException("dataflow.buffer: at least one copy")
 
 
+@irdl_custom_directive
+class Parts(CustomDirective):
+    """`par [2 by 64, 1 by 2]`: dims of the output tiles and the parts that each is cut into; nothing when uncut."""
+
+    par: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> bool:
+        if not parser.parse_optional_keyword("par"):
+            return False
+
+        def one() -> tuple[int, int]:
+            dim = parser.parse_integer(allow_boolean=False, allow_negative=False)
+            parser.parse_keyword("by")
+            return dim, parser.parse_integer(allow_boolean=False, allow_negative=False)
+
+        pairs = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, one)
+        self.par.set(state, _parts_attr(pairs))
+        return True
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if (par := self.par.get(op)) is None:
+            return
+        pairs = ", ".join(f"{dim} by {parts}" for dim, parts in _parts(cast(DenseArrayBase, par)))
+        state.print_whitespace(printer)
+        printer.print_string(f"par [{pairs}]")
+        state.should_emit_space = True
+        state.last_was_punctuation = False
+
+
+def _parts_attr(pairs: Sequence[tuple[int, int]]) -> DenseArrayBase:
+    return DenseArrayBase.from_list(i64, [n for pair in pairs for n in pair])
+
+
+def _parts(par: DenseArrayBase) -> tuple[tuple[int, int], ...]:
+    flat = [int(x) for x in par.get_values()]
+    return tuple(zip(flat[::2], flat[1::2], strict=True))
+
+
 @irdl_op_definition
 class StageOp(IRDLOperation):
     """Computes one tile per output from one tile per input, at every step of its domain (the loops of its streams).
@@ -377,7 +422,8 @@ class StageOp(IRDLOperation):
     outs = var_result_def(StreamType)
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())
-    assembly_format = "$sym `(` $ins `)` (`par` $par^)? attr-dict-with-keyword `:` functional-type($ins, $outs) $body"
+    custom_directives = (Parts,)
+    assembly_format = "$sym `(` $ins `)` custom<Parts>($par) attr-dict-with-keyword `:` functional-type($ins, $outs) $body"
 
     def __init__(self, name: str, ins: Sequence[SSAValue], outs: Sequence[StreamType], body: Region) -> None:
         super().__init__(
@@ -387,12 +433,11 @@ class StageOp(IRDLOperation):
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
         """Pairs (output dim, parts)."""
-        flat = [int(x) for x in self.par.get_values()] if self.par is not None else []
-        return tuple((flat[i], flat[i + 1]) for i in range(0, len(flat), 2))
+        return _parts(self.par) if self.par is not None else ()
 
     @parts.setter
     def parts(self, value: Sequence[tuple[int, int]]) -> None:
-        self.par = DenseArrayBase.from_list(i64, [n for pair in value for n in pair]) if value else None
+        self.par = _parts_attr(value) if value else None
 
     @property
     def units(self) -> int:
