@@ -98,7 +98,7 @@ class _Config:
         if not self.sound:  # the rules below read what the ones above establish
             return
         for index, unit in enumerate(self.config.units):
-            if isinstance(unit, Pcu):
+            if isinstance(unit, Pcu) or (isinstance(unit, Agcu) and unit.direction in ("gather", "scatter")):
                 self.check_domain(index, unit)
             elif isinstance(unit, Pmu):
                 self.check_frames(index, unit)
@@ -192,7 +192,7 @@ class _Config:
                 continue
             try:
                 types = shapes.infer(op.name, op.attrs, [unit.types[v] for v in op.operands])
-            except ShapeError as error:
+            except (ShapeError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
                 self.bad(f"{op.name} in '{unit.name}': {error}", unit)
                 continue
             written = tuple(unit.types[v] for v in op.results)
@@ -285,7 +285,7 @@ class _Config:
 
     # Compute units
 
-    def check_domain(self, index: int, unit: Pcu) -> None:
+    def check_domain(self, index: int, unit: Pcu | Agcu) -> None:
         """Every port takes one tile a step, so the loop counts agree."""
         flows = [*self.into[index], *self.out_of[index]]
         counts = {tuple(x.count for x in f.stream.time if x.count > 1) for f in flows}

@@ -302,7 +302,7 @@ class _Fabric:
         unit = self.config.units[u]
         found: list[tuple[int, str]] = []
         for channel in self.into[u]:
-            if not channel.queue and not channel.done:
+            if not channel.queue and (not channel.done or not isinstance(unit, Pmu)):
                 found.append((channel.flow.src, f"'{unit.name}' waits for data of {channel.name}"))
         for channel in self.out_of[u]:
             if not channel.has_credit and channel.sent < channel.stream.steps:
@@ -321,7 +321,8 @@ class _Fabric:
 
     def deadlock(self) -> None:
         """Raise the error that shows who waits for whom."""
-        start = next(u for u in range(len(self.config.units)) if self.waits_for(u))
+        stuck = [c.flow.dst for c in self.channels if not c.done]
+        start = next((u for u in stuck if self.waits_for(u)), stuck[0])
         path: list[int] = []
         told: list[str] = []
         u = start

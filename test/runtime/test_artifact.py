@@ -1,0 +1,163 @@
+"""Artifacts: what is written is read, byte for byte the same each time; broken files are refused with a reason."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import CASES, Case, ffn, rand
+
+from headrace.backend.writer import write_artifact
+from headrace.dialects.support.diagnostics import CompileError
+from headrace.runtime import artifact, table
+from headrace.runtime.artifact import open_artifact
+from headrace.runtime.program import Program
+from headrace.runtime.session import load
+
+
+def save(path: Path, case: Case) -> Path:
+    write_artifact(path, case.program, case, compiler="0.1.0", manifest={"model": "toy", "precision": "fp32"})
+    return path
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    return save(tmp_path / "m.sn", ffn())
+
+
+def refused(path: Path, verify: bool | None = None) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        open_artifact(path, verify)
+    return caught.value
+
+
+def same(a: Program, b: Program) -> None:
+    """Programs hold arrays, so equality is that of their tables."""
+    for x, y in zip(table.encode(a), table.encode(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert (a.device, a.regions, a.launches, a.inputs, a.outputs, a.states, a.meta) == (
+        b.device, b.regions, b.launches, b.inputs, b.outputs, b.states, b.meta
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_round_trip(name: str, tmp_path: Path) -> None:
+    case = CASES[name]()
+    found = open_artifact(save(tmp_path / "m.sn", case))
+    same(case.program, found.program)
+    assert sorted(found.keys) == sorted(case.weights)
+    for key, array in case.weights.items():
+        np.testing.assert_array_equal(found.array(key), array)
+        assert not found.array(key).flags.writeable
+
+
+def test_fields_that_the_cases_leave_at_their_defaults_survive() -> None:
+    program = ffn().program
+    config = program.configs[0]
+    unit = replace(config.units[4], stages=3, location="a/b:7")
+    attrs = {
+        "a": -1,
+        "b": 2.5,
+        "c": "x",
+        "d": True,
+        "e": (1, -2),
+        "f": (0.5,),
+        "g": b"\0\1",
+        "h": None,
+        "i": rand(0, 2, 3),
+    }
+    ops = (replace(unit.ops[0], attrs=attrs, location="op"), *unit.ops[1:])
+    flows = (
+        replace(config.flows[0], starts=np.array([0, 2, 3, 3, 3]), links=np.array([5, 6, 7]), credits=9),
+        *config.flows[1:],
+    )
+    changed = replace(config, units=(*config.units[:4], replace(unit, ops=ops), *config.units[5:]), flows=flows)
+    program = replace(program, configs=(changed,), meta={"n": {"deep": (1, "two")}}, states=(("a", "b"),))
+    found = table.decode(*table.encode(program))
+    same(program, found)
+    back = found.configs[0].units[4].ops[0].attrs
+    assert {k: v for k, v in back.items() if k != "i"} == {k: v for k, v in attrs.items() if k != "i"}
+    assert type(back["d"]) is bool and type(back["a"]) is int
+    np.testing.assert_array_equal(back["i"], attrs["i"])
+    assert found.configs[0].flows[0].links.tolist() == [5, 6, 7]
+
+
+def test_weights_lie_on_cache_lines_whatever_their_sizes(tmp_path: Path) -> None:
+    found = open_artifact(save(tmp_path / "m.sn", CASES["gathered"]()))
+    assert [found.array(key).ctypes.data % 8 for key in found.keys] == [0, 0]
+    assert found.array("table").ctypes.data % 64 == 0
+
+
+def test_every_altered_byte_is_noticed(saved: Path) -> None:
+    data = saved.read_bytes()
+    rng = np.random.default_rng(0)
+    (size,) = struct.unpack("<Q", data[:8])
+    places = [*range(8), *rng.choice(8 + size, 150, replace=False), *rng.choice(len(data), 150, replace=False)]
+    for at in map(int, places):
+        saved.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        assert refused(saved, True).code in ("bad-artifact", "artifact-schema"), at
+
+
+def test_every_truncation_is_noticed(saved: Path) -> None:
+    data = saved.read_bytes()
+    for length in (0, 1, 7, 8, 9, 100, len(data) // 2, len(data) - 1):
+        saved.write_bytes(data[:length])
+        assert refused(saved).code == "bad-artifact"
+    saved.write_bytes(data + b"x")
+    assert "something was appended" in str(refused(saved))
+
+
+def test_large_weights_are_verified_when_asked(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = saved.read_bytes()
+    saved.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert "weights do not match their digests: b" in str(refused(saved))
+    monkeypatch.setattr(artifact, "CHEAP", 16)
+    open_artifact(saved)  # too large to verify each time
+    assert "weights do not match" in str(refused(saved, True))
+
+
+@pytest.mark.parametrize(
+    ("schema", "told", "fix"), [("0", "older", "compile the model again"), ("2", "newer", "upgrade")]
+)
+def test_another_schema_says_which_side_to_rebuild(saved: Path, schema: str, told: str, fix: str) -> None:
+    data = saved.read_bytes()
+    saved.write_bytes(data.replace(b'"schema":"1"', b'"schema":"%s"' % schema.encode()))
+    error = refused(saved)
+    assert error.code == "artifact-schema"
+    assert told in error.why and fix in error.fix
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    path = tmp_path / "x.sn"
+    assert "cannot be read" in str(refused(path))
+    path.write_bytes(b"hello world, this is no artifact at all")
+    assert refused(path).code == "bad-artifact"
+    save_file({"a": np.zeros(3)}, path)
+    assert "not an artifact of Headrace" in str(refused(path))
+
+
+def test_garbled_tables_are_refused_not_crashed_on() -> None:
+    """With a matching digest nothing but the decoder stands between a hostile table and the runtime."""
+    data, ints = table.encode(ffn().program)
+    rng = np.random.default_rng(1)
+    for _ in range(2000):
+        broken = data.copy()
+        at = rng.integers(0, len(data), rng.integers(1, 4))
+        broken[at] = rng.integers(0, 256, len(at))
+        try:
+            table.decode(broken, ints[: rng.integers(0, len(ints) + 1)])
+        except table.BadTable:
+            continue
+
+
+def test_a_program_without_weights_is_kept_but_not_run(tmp_path: Path) -> None:
+    path = tmp_path / "m.sn"
+    write_artifact(path, ffn().program, None, compiler="0.1.0")
+    assert open_artifact(path).keys == ()
+    with pytest.raises(CompileError, match="compiled without its weights"):
+        load(path)
