@@ -91,6 +91,10 @@ def group_norm(attrs: Attrs, x: Array, scale: Array, bias: Array) -> Array:
     return narrow(y, x.dtype)
 
 
+def _where(keep: Array, scores: Array) -> Array:
+    return np.where(keep, scores, scores.dtype.type(-np.inf))
+
+
 @means("tensor.attention")
 def attention(attrs: Attrs, query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     """softmax(query · keyᵀ · scale + mask) · value."""
@@ -99,8 +103,8 @@ def attention(attrs: Attrs, query: Array, key: Array, value: Array, mask: Array 
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores: Array = np.matmul(q * q.dtype.type(scale), k.swapaxes(-1, -2))
     if mask is not None:
-        scores = np.where(mask, scores, scores.dtype.type(-np.inf)) if mask.dtype == np.bool_ else scores + wide(mask)
+        scores = _where(mask, scores) if mask.dtype == np.bool_ else scores + wide(mask)
     if attrs["causal"]:
-        future: Array = np.arange(scores.shape[-1]) > np.arange(scores.shape[-2])[:, None]
-        scores = np.where(future, scores.dtype.type(-np.inf), scores)
+        rows, columns = np.arange(q.shape[-2]), np.arange(k.shape[-2])
+        scores = _where(columns <= rows[:, None], scores)
     return narrow(np.matmul(_softmax(scores, -1), v), query.dtype)
