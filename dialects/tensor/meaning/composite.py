@@ -105,6 +105,5 @@ def attention(attrs: Attrs, query: Array, key: Array, value: Array, mask: Array 
     if mask is not None:
         scores = _where(mask, scores) if mask.dtype == np.bool_ else scores + wide(mask)
     if attrs["causal"]:
-        rows, columns = np.arange(q.shape[-2]), np.arange(k.shape[-2])
-        scores = _where(columns <= rows[:, None], scores)
+        scores = _where(np.tri(q.shape[-2], k.shape[-2], dtype=np.bool_), scores)
     return narrow(np.matmul(_softmax(scores, -1), v), query.dtype)

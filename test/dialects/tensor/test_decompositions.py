@@ -36,7 +36,7 @@ def program(name: str, attrs: dict[str, Any], arrays: list[Any]) -> tuple[Module
 
 
 @pytest.mark.parametrize("name", decompositions.names())
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_decomposition_means_the_composite(name: str, data: st.DataObject) -> None:
     attrs, arrays = data.draw(CASES[name])
@@ -77,7 +77,7 @@ def test_a_narrow_composite_is_computed_in_f32_and_rounded_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["tensor.conv", "tensor.max_pool", "tensor.avg_pool"])
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_explicit_pads_mean_the_same_and_leave_space_to_cut(name: str, data: st.DataObject) -> None:
     attrs, arrays = data.draw(CASES[name])

@@ -15,7 +15,11 @@ from headrace.dialects.tensor import op_class, shapes
 from headrace.dialects.tensor.meaning import evaluate
 
 OPS = shapes.names()
-QUICK = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+def examples(count: int) -> settings:
+    """So many random cases per op, the same in every run."""
+    return settings(max_examples=count, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def assert_close(found: Any, wanted: Any) -> None:
@@ -35,7 +39,7 @@ def test_every_op_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("name", OPS)
-@QUICK
+@examples(8)
 @given(data=st.data())
 def test_the_meaning_has_the_inferred_type(name: str, data: st.DataObject) -> None:
     attrs, arrays = data.draw(CASES[name])
@@ -44,7 +48,7 @@ def test_the_meaning_has_the_inferred_type(name: str, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("name", OPS)
-@QUICK
+@examples(20)
 @given(data=st.data())
 def test_blocks_give_the_whole(name: str, data: st.DataObject) -> None:
     """Cut one parallel dim into blocks, evaluate each on the operand slices its `Follow` describes, and join."""

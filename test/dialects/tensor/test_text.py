@@ -20,7 +20,7 @@ from headrace.dialects.tensor import Tensor, create, ir_type, op_class, shapes
 
 
 @pytest.mark.parametrize("name", shapes.names())
-@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_text_round_trip(name: str, data: st.DataObject) -> None:
     attrs, arrays = data.draw(CASES[name])
