@@ -1,0 +1,388 @@
+"""Compiling models: what `import headrace` gives.
+
+    exe = headrace.compile("model.onnx", device="sn40l", dims={"batch": 8})
+    out = exe({"x": x})
+    exe.save("model.sn"); exe = headrace.load("model.sn")
+
+`translate` does the same work for the command line: it stops at the routed program, binds no memory and evaluates no
+weight.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.dialects.support.diagnostics import Collector, CompileError, Diagnostic, nearest
+from headrace.version import VERSION
+
+if TYPE_CHECKING:
+    import numpy as np
+    from xdsl.dialects.builtin import ModuleOp
+
+    from headrace.dialects.machine.device import Device
+    from headrace.dialects.support.weights import WeightStore
+    from headrace.frontends.base import CoverageRow
+    from headrace.passes.infra.manager import Record
+    from headrace.runtime.program import Program
+    from headrace.runtime.session import Executable
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+DEFAULT_DEVICE = "sn40l"
+PRECISIONS = ("fp32",)
+GOALS = ("latency",)
+PLANNED = {"precision": ("bf16",), "opt": ("throughput",)}
+"""Option values that are known but not built."""
+PHASES = ("import", "tensor", "dataflow", "rdu")
+"""Names of the phases in order; `import` is the module as the frontend made it."""
+
+OnPhase = Callable[[str, "ModuleOp"], None]
+Progress = Callable[[int, int, str], None]
+
+
+class Weights(Protocol):
+    """Where the bytes of weights come from."""
+
+    def array(self, key: str) -> Array:
+        """The weight of that key; `CompileError` when there are no bytes for it."""
+        ...
+
+
+class ModelWeights:
+    """The weights of a compiled model by key: those of its store, and derived ones, evaluated once when asked for."""
+
+    def __init__(self, module: ModuleOp, store: WeightStore) -> None:
+        from headrace.dialects.tensor.interpreter import Interpreter
+
+        self.store = store
+        self._interpreter = Interpreter(module, store)
+
+    def array(self, key: str) -> Array:
+        """The weight of that key; `CompileError` when the store has no bytes for it or for what it derives from."""
+        return self._interpreter.weight(key)
+
+
+@dataclass
+class Translation:
+    """A model lowered to a routed program. `weights` is None for a model compiled without them. `seconds` are CPU
+    seconds by step, `records` one entry per pass."""
+
+    program: Program
+    weights: Weights | None
+    manifest: dict[str, Any]
+    coverage: tuple[CoverageRow, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    records: list[Record] = field(default_factory=list["Record"])
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the artifact; `CompileError` when it cannot be written. The file appears complete or not at all."""
+        from headrace.backend.writer import write_artifact
+
+        check_writable(path)
+        write_artifact(path, self.program, self.weights, compiler=VERSION, manifest=self.manifest)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model as a `tensor` module (or, from IR text, of any level) and its weights."""
+
+    module: ModuleOp
+    store: WeightStore | None
+    name: str
+    coverage: tuple[CoverageRow, ...] = ()
+
+
+def compile(
+    model: Any,
+    device: str | Path | Device | None = None,
+    precision: str = "fp32",
+    opt: str = "latency",
+    *,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    states: Mapping[str, str] | None = None,
+    shape_only: bool = False,
+    weights: str | Path | WeightStore | None = None,
+    pipeline: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+) -> Executable:
+    """Compile a model for a device and give the executable.
+
+    `model`: a path (`.onnx`, or `.mlir` with IR of any level) or an `onnx.ModelProto`. `device`: a shipped device by
+    name, a path of a TOML file, or a `Device`; by default what the IR says, else sn40l. `dims` binds named dims,
+    `input_shapes` whole inputs; `states` maps inputs to the outputs that replace them in the next run. `shape_only`
+    compiles without weights: the result can be saved and profiled, not run. `weights`: a weight file or store, for
+    `.mlir`. `pipeline`: passes instead of the default ones. `out` writes the artifact as well.
+
+    The program is bound to memory when it is first run or asked for its ports. `CompileError` lists everything that is
+    wrong with model, options or device.
+    """
+    done = translate(
+        model,
+        device,
+        precision,
+        opt,
+        dims=dims,
+        input_shapes=input_shapes,
+        states=states,
+        shape_only=shape_only,
+        weights=weights,
+        pipeline=pipeline,
+    )
+    if out is not None:
+        done.write(out)
+    return executable(done)
+
+
+def translate(
+    model: Any,
+    device: str | Path | Device | None = None,
+    precision: str = "fp32",
+    opt: str = "latency",
+    *,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    states: Mapping[str, str] | None = None,
+    shape_only: bool = False,
+    weights: str | Path | WeightStore | None = None,
+    pipeline: str | None = None,
+    on_phase: OnPhase | None = None,
+    progress: Progress | None = None,
+) -> Translation:
+    """Lower a model to a routed program; the arguments are those of `compile`.
+
+    `on_phase` is called with the name of each finished phase (`PHASES`; `pipeline` for passes of your own) and the
+    module as it stands. `progress` is called before each step with its number, how many there are, and its name.
+    """
+    check_options(precision, opt)
+    with _no_collection():
+        clock = _Clock()
+        imported = import_model(
+            model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only, weights=weights
+        )
+        clock.lap("import")
+        module = imported.module
+        text = lower(module, device, pipeline, on_phase, progress, clock)
+        from headrace.backend.encode import encode
+
+        manifest = {"model": imported.name, "precision": precision, "goal": opt, "pipeline": text}
+        program = encode(module, manifest)
+        clock.lap("encode")
+    return Translation(
+        program,
+        ModelWeights(module, imported.store) if imported.store is not None and not shape_only else None,
+        {**manifest, "shape_only": "true"} if shape_only else dict(manifest),
+        imported.coverage,
+        clock.seconds,
+        clock.records,
+    )
+
+
+def import_model(
+    model: Any,
+    *,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    states: Mapping[str, str] | None = None,
+    shape_only: bool = False,
+    weights: str | Path | WeightStore | None = None,
+) -> Imported:
+    """Read a model; the arguments are those of `compile`. `CompileError` lists everything that is wrong with it."""
+    path = Path(model) if isinstance(model, str | os.PathLike) else None
+    if path is not None and path.suffix == ".mlir":
+        given = {"dims": dims, "input_shapes": input_shapes, "states": states}
+        _refuse_for_ir(path, [name for name, value in given.items() if value])
+        return Imported(parse_ir(path), _store(weights), path.stem)
+    if path is not None and path.suffix not in ("", ".onnx"):
+        raise CompileError(
+            "unknown-format",
+            f"{path.name}: models of kind '{path.suffix}' are not read",
+            fix="export the model to ONNX; .onnx and .mlir files are read",
+        )
+    if weights is not None:
+        raise CompileError(
+            "bad-option", "weights are given beside a model that has its own", fix="give weights with .mlir models only"
+        )
+    from headrace.frontends.onnx import import_onnx
+
+    found = import_onnx(model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only)
+    return Imported(found.module, found.store, found.name, found.coverage)
+
+
+def parse_ir(path: Path) -> ModuleOp:
+    """The verified module of a file of IR; `CompileError` says the line and column of everything that is wrong."""
+    from headrace.tools.opt import Refused, context, parse
+
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise CompileError("no-such-file", f"cannot read '{path}': {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise CompileError("bad-ir", f"'{path}' is not text: byte {error.start} is not UTF-8") from None
+    try:
+        module, _ = parse(context(), text, str(path))
+    except Refused as refused:
+        raise CompileError.many(
+            Diagnostic("bad-ir", one.message, location=f"{path}:{one.line}:{one.column}" if one.line else str(path))
+            for one in refused.refusals
+        ) from None
+    return module
+
+
+def lower(
+    module: ModuleOp,
+    device: str | Path | Device | None = None,
+    pipeline: str | None = None,
+    on_phase: OnPhase | None = None,
+    progress: Progress | None = None,
+    clock: _Clock | None = None,
+) -> str:
+    """Run the passes on a module in place, by phases, and verify it after each phase; the text of the passes that ran.
+
+    `PassBug` when a phase ends with invalid IR.
+    """
+    from headrace.dialects.machine.attributes import DEVICE_ATTRIBUTE, set_device
+    from headrace.dialects.machine.device import Device, load_device
+    from headrace.passes import pipelines
+    from headrace.passes.infra.manager import PassManager, Watch
+    from headrace.passes.infra.registry import build
+    from headrace.tools.opt import context
+
+    clock = clock or _Clock()
+    if device is not None or DEVICE_ATTRIBUTE not in module.attributes:
+        set_device(module, device if isinstance(device, Device) else load_device(device or DEFAULT_DEVICE))
+    texts = {"pipeline": pipeline} if pipeline is not None else {k: ",".join(v) for k, v in pipelines.PHASES.items()}
+    phases = {name: build(text, pipelines=pipelines.PIPELINES) for name, text in texts.items()}
+    total = sum(map(len, phases.values()))
+    done = 0
+    clock.lap("load passes")
+    if on_phase is not None:
+        on_phase("import", module)
+    for name, passes in phases.items():
+        before = done
+        watch = Watch(progress=lambda i, _, one, at=before: progress(at + i, total, one.name) if progress else None)
+        manager = PassManager(context(), passes, watch)
+        try:
+            manager.run(module)
+        finally:
+            clock.records += manager.records
+        done += len(passes)
+        clock.lap(f"{name} passes")
+        _verify(module, name)
+        clock.lap("verify")
+        if on_phase is not None:
+            on_phase(name, module)
+    return ",".join(str(one) for passes in phases.values() for one in passes)
+
+
+def executable(done: Translation) -> Executable:
+    """The executable of a translation. It binds its memory when first needed."""
+    from headrace.executable import CompiledExecutable
+
+    return CompiledExecutable(done)
+
+
+def check_options(precision: str, opt: str) -> None:
+    """Refuse values of `precision` and `opt` that are unknown or not built, all at once."""
+    found = Collector()
+    for name, flag, value, built in (
+        ("precision", "--precision", precision, PRECISIONS),
+        ("opt", "--opt", opt, GOALS),
+    ):
+        if value in built:
+            continue
+        if value in PLANNED[name]:
+            found.add(
+                "not-supported",
+                f"{name} '{value}' is not supported",
+                why=f"this version compiles for {name} {' and '.join(built)} only",
+                fix=f"{flag} {built[0]}",
+            )
+        else:
+            found.add("bad-option", f"there is no {name} '{value}'", fix=nearest(value, (*built, *PLANNED[name])))
+    found.raise_if_any()
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that cannot be written, before work is done for it."""
+    path = Path(path)
+    folder = path.parent
+    if path.is_dir():
+        raise CompileError("cannot-write", f"{path} is a folder", fix="name a file")
+    if not folder.is_dir():
+        raise CompileError("cannot-write", f"{path}: there is no folder {folder}", fix="make it, or name another one")
+    if not os.access(folder, os.W_OK):
+        raise CompileError("cannot-write", f"{path}: the folder {folder} cannot be written to")
+
+
+class _Clock:
+    """CPU seconds of the process between laps, by step, and what the pass managers recorded."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.records: list[Record] = []
+        self._last = time.process_time()
+
+    def lap(self, step: str) -> None:
+        """Put what has passed since the last lap on the account of `step`."""
+        now = time.process_time()
+        self.seconds[step] = self.seconds.get(step, 0.0) + now - self._last
+        self._last = now
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """IR is full of cycles that live to the end: looking for garbage among them only costs time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _verify(module: ModuleOp, phase: str) -> None:
+    from xdsl.utils.exceptions import VerifyException
+
+    from headrace.passes.infra.manager import PassBug
+    from headrace.passes.infra.verify import offences
+
+    try:
+        module.verify()
+    except (VerifyException, CompileError):
+        wrong = [f"  '{op.name}': {message}" for op, message in offences(module)]
+        raise PassBug("\n".join([f"phase '{phase}' left invalid IR:", *wrong])) from None
+
+
+def _store(weights: str | Path | WeightStore | None) -> WeightStore | None:
+    if weights is None or not isinstance(weights, str | os.PathLike):
+        return weights
+    from headrace.dialects.support.weights import open_store
+
+    return open_store(weights)
+
+
+def _refuse_for_ir(path: Path, given: Sequence[str]) -> None:
+    if given:
+        raise CompileError(
+            "bad-option",
+            f"{' and '.join(given)} cannot be given for {path.name}",
+            why="IR has static shapes and states of its own",
+        )
+
+
+def __getattr__(name: str) -> Any:
+    """The runtime's names, loaded when asked for: the compile command needs none of them."""
+    if name in ("Executable", "Runtime", "load"):
+        from headrace.runtime import session
+
+        return getattr(session, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
