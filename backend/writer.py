@@ -52,7 +52,7 @@ def write_artifact(
     not of the type that the program has, or when the file cannot be written.
     """
     path = Path(path)
-    tables = dict(zip((PROGRAM, TABLES), table.encode(program), strict=True))
+    tables: dict[str, Array] = dict(zip((PROGRAM, TABLES), table.encode(program), strict=True))
     arrays = _weights(program, weights)
     header: dict[str, Any] = {}
     at = 0
@@ -62,7 +62,7 @@ def write_artifact(
         header[name] = {"data_offsets": [at, end], "dtype": NAMES[type.dtype], "shape": list(type.shape)}
         at = end
     metadata = _manifest(program, compiler, manifest or {})
-    digests: dict[str, Any] = {name: hashlib.sha256(array).hexdigest() for name, array in tables.items()}
+    digests: dict[str, Any] = {name: hashlib.sha256(array.data).hexdigest() for name, array in tables.items()}
     digests["header"] = header_digest(metadata, header)
     digests["weights"] = dict.fromkeys(arrays, "0" * 64)
     digests["all"] = "0" * 64
@@ -118,7 +118,7 @@ def _write_weight(file: Any, array: Array) -> str:
     data = flat.view(np.uint8)
     for start in range(0, len(data), CHUNK):
         piece = np.ascontiguousarray(data[start : start + CHUNK])
-        digest.update(piece)
+        digest.update(piece.data)
         file.write(piece.data)
     return digest.hexdigest()
 

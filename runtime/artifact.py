@@ -235,7 +235,7 @@ def _view(data: Array, entry: Entry) -> Array:
 
 
 def _sha(array: Array) -> str:
-    return hashlib.sha256(array.reshape(-1).view(np.uint8) if array.size else b"").hexdigest()
+    return hashlib.sha256(array.reshape(-1).view(np.uint8).data if array.size else b"").hexdigest()
 
 
 def _decoded(metadata: Mapping[str, str]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ paths.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any, cast
 
 import numpy as np
 
@@ -29,8 +30,9 @@ CONSTANT = "tensor.constant"
 def check_program(program: Program) -> None:
     """Raise one `CompileError` that lists every inconsistency of the program, or return."""
     found = Collector()
+    mesh = _mesh(program.device)
     for config in program.configs:
-        _Config(config, found).check()
+        _Config(config, found, mesh).check()
     _check_regions(program, found)
     _check_launches(program, found)
     found.raise_if_any()
@@ -66,8 +68,9 @@ def source_sites(stream: Stream, sites: int) -> tuple[int, ...] | None:
 class _Config:
     """Checks of one config."""
 
-    def __init__(self, config: Config, found: Collector) -> None:
+    def __init__(self, config: Config, found: Collector, mesh: tuple[int, int] | None = None) -> None:
         self.config = config
+        self.mesh = mesh
         self.found = found
         self.into: list[list[Flow]] = [[] for _ in config.units]
         self.out_of: list[list[Flow]] = [[] for _ in config.units]
@@ -111,6 +114,8 @@ class _Config:
                 self.check_writers(unit.name, unit, self.into[index], elements(self.param_shape(unit)))
         for flow in self.config.flows:
             self.check_pairs(flow)
+            if self.mesh is not None and len(flow.starts):
+                self.check_routes(flow, *self.mesh)
 
     def param_shape(self, unit: Agcu) -> tuple[int, ...]:
         return self.config.params[unit.param].type.shape
@@ -414,6 +419,37 @@ class _Config:
         if have != wanted:
             self.differ(flow, src, sorted(wanted - have), sorted(have - wanted))
 
+    def check_routes(self, flow: Flow, columns: int, rows: int) -> None:
+        """The links of every pair are a path from its source's switch to its destination's. Link 4·(y·columns + x) + d
+        leaves switch (x, y) to the east, west, south or north for d = 0, 1, 2, 3."""
+        src, dst = self.config.units[flow.src], self.config.units[flow.dst]
+        links, starts = np.asarray(flow.links, np.int64), np.asarray(flow.starts, np.int64)
+        if len(links) and (links.min() < 0 or links.max() >= 4 * columns * rows):
+            self.bad(f"{self.name(flow)} names links that the {columns}x{rows} mesh does not have", src)
+            return
+        x, y, way = links // 4 % columns, links // 4 // columns, links % 4
+        x, y = x + np.array([1, -1, 0, 0])[way], y + np.array([0, 0, 1, -1])[way]
+        if ((x < 0) | (x >= columns) | (y < 0) | (y >= rows)).any():
+            self.bad(f"{self.name(flow)} leaves the {columns}x{rows} mesh", src)
+            return
+        at = np.asarray(src.sites, np.int64)[flow.pairs[:, 0]]
+        goal = np.asarray(dst.sites, np.int64)[flow.pairs[:, 1]]
+        first, last = at[:, 1] * columns + at[:, 0], goal[:, 1] * columns + goal[:, 0]
+        ends = y * columns + x
+        expected = np.concatenate([[0], ends])[:-1] if len(links) else np.zeros(0, np.int64)
+        used = np.diff(starts) > 0
+        expected[starts[:-1][used]] = first[used]  # a path starts at its source, then where the link before ended
+        broken = links // 4 != expected
+        arrive = first.copy()
+        arrive[used] = ends[starts[1:][used] - 1]
+        wrong = np.flatnonzero(arrive != last).tolist()
+        if len(links):
+            pair_of = np.repeat(np.arange(len(flow.pairs)), np.diff(starts))
+            wrong = sorted({*wrong, *pair_of[broken].tolist()})
+        if wrong:
+            told = ", ".join(f"{tuple(at[i].tolist())} to {tuple(goal[i].tolist())}" for i in wrong[:4])
+            self.bad(f"{self.name(flow)}: the links of pairs {told} are no path between their switches", src)
+
     def owners(self, unit: Pmu, stream: Stream, view: View | None) -> tuple[int, ...]:
         assert view is not None
         terms = (*geometry.tile_terms(stream, view), *geometry.loop_terms(stream.loops, view))
@@ -431,6 +467,17 @@ class _Config:
             unit,
             why="pairs of (source site, destination site) follow from the address program and the split of the buffer",
         )
+
+
+def _mesh(device: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Columns and rows of the device's mesh of switches: the unit columns and an edge column on each side."""
+    grid = device.get("grid")
+    if not isinstance(grid, Mapping):
+        return None
+    found = cast("Mapping[str, Any]", grid)
+    if not all(isinstance(found.get(k), int) for k in ("columns", "rows")):
+        return None
+    return found["columns"] + 2, found["rows"]
 
 
 def _list(types: Sequence[object]) -> str:
@@ -534,8 +581,7 @@ def _check_launches(program: Program, found: Collector) -> None:
                 found.add(CODE, f"{what} reads region '{region.name}' before any launch has written it",
                           location=launch.location)  # fmt: skip
         ready.update(written)
-    names = Counter(p.name for p in program.inputs) + Counter()
-    for name, times in names.items():
+    for name, times in Counter(p.name for p in program.inputs).items():
         if times > 1:
             found.add(CODE, f"input '{name}' is named {times} times")
     for what, ports in (("input", program.inputs), ("output", program.outputs)):

@@ -149,6 +149,8 @@ def _push(
                         raise Unmergeable(f"tensor.slice in '{pcu.name}' cuts a dim that a loop moves")
                     stops[d] = joined
             attrs = {**attrs, "stops": tuple(stops)}
+        case _:
+            pass
     results = shapes.infer(op.name, attrs, operands)
     if op.name == "tensor.reshape":
         types[op.results[0]] = results[0]

@@ -9,7 +9,6 @@ cannot be merged runs tile by tile (`literal`), and `Plan.report` says so.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -310,4 +309,4 @@ def _scatter(table: Array, index: Array, rows: Array, name: str) -> None:
     if index.size == 0:
         return
     _bounds(index, table.shape[0], name)
-    operator.setitem(table, index, rows)
+    table[index] = rows

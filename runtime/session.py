@@ -132,9 +132,9 @@ class Executable:
                 found.add("bad-input", f"input '{name}' of {_type(view)} is missing")
                 continue
             given = inputs[name]
-            array = given if isinstance(given, np.ndarray) else np.asarray(given)
-            array = cast("Array", array)
-            if not isinstance(given, np.ndarray | np.generic) and np.can_cast(array.dtype, view.dtype, "same_kind"):
+            array = cast("Array", np.asarray(given))
+            plain = not isinstance(given, np.ndarray | np.generic)  # a list, say: it has no type of its own
+            if plain and np.can_cast(array.dtype, view.dtype, "same_kind"):
                 array = array.astype(view.dtype)
             if array.shape != view.shape or array.dtype != view.dtype:
                 found.add("bad-input", f"input '{name}' is {_type(array)}, expected {_type(view)}",

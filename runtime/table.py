@@ -95,14 +95,14 @@ class _Writer:
         match value:
             case None:
                 self.number(NONE)
-            case bool() | np.bool_():
+            case bool():
                 self.number(TRUE if value else FALSE)
-            case int() | np.integer():
+            case int():
                 self.number(INT)
-                self.number(int(value))
-            case float() | np.floating():
+                self.number(value)
+            case float():
                 self.number(FLOAT)
-                self.real(float(value))
+                self.real(value)
             case str():
                 self.number(STR)
                 self.string(value)
@@ -127,6 +127,8 @@ class _Writer:
                 self.number(ARRAY)
                 self.type(TT(tuple(array.shape), dtypes.from_numpy(array.dtype)))
                 self.blob(np.ascontiguousarray(array).tobytes())
+            case np.generic():
+                self.value(cast("np.generic[Any]", value).item())
             case _:
                 raise TypeError(f"a program cannot hold {type(value).__name__} {value!r}")
 

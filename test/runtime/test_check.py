@@ -195,3 +195,30 @@ def test_launch_rules() -> None:
     assert "writes input 'x'" in str(refused(swapped))
     regions = (program.regions[0], replace(program.regions[1], address=64), *program.regions[2:])
     assert "overlap in hbm" in str(refused(replace(program, regions=regions)))
+
+
+def routed(links: list[list[int]]) -> Program:
+    """The program with a device mesh of 16×16 (edge columns included) and these routes from `dot` to `act`."""
+    case = ffn()
+    index = flow_index(case.program.configs[0], "dot", "act")
+    starts = np.cumsum([0, *map(len, links)]).astype(np.int32)
+    flat = np.array([x for path in links for x in path], np.int32)
+    program = with_flow(case.program, index, starts=starts, links=flat)
+    return replace(program, device={"name": "toy", "grid": {"columns": 14, "rows": 16}})
+
+
+def test_routes_are_paths_between_the_switches() -> None:
+    # sites are handed out along row 0: dot sits at x = 9 … 12, act at x = 13 … 15 and at (0, 1)
+    config = ffn().program.configs[0]
+    names = [u.name for u in config.units]
+    dot, act = config.units[names.index("dot")].sites, config.units[names.index("act")].sites
+    paths: list[list[int]] = []
+    for (x, y), (p, q) in zip(dot.tolist(), act.tolist(), strict=True):
+        path = [4 * (y * 16 + i) for i in range(x, p)] + [4 * (y * 16 + i) + 1 for i in range(x, p, -1)]
+        paths.append(path + [4 * (j * 16 + p) + 2 for j in range(y, q)])
+    check_program(routed(paths))
+    for change in range(len(paths)):
+        for broken in (paths[change][:-1], paths[change][1:], [*paths[change], 4 * 200], paths[change - 1]):
+            told = str(refused(routed([*paths[:change], broken, *paths[change + 1 :]])))
+            assert "are no path between their switches" in told
+    assert "does not have" in str(refused(routed([[5000], *paths[1:]])))
