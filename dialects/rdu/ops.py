@@ -221,7 +221,8 @@ class FlowOp(IRDLOperation):
     """One stream from a port to a port.
 
     `from` and `to` are the address programs at ends that are memories (PMU, AGCU). Routed: `pairs` lists (source site,
-    destination site), pair i takes mesh links `links[starts[i]:starts[i+1]]`. `credits` is the number of tiles in flight.
+    destination site), pair i takes mesh links `links[starts[i]:starts[i+1]]` on virtual channel `channels[i]`. `credits`
+    is the number of vector words in flight.
 
         rdu.flow @x -> @b carries <tensor<1x64x768xf32>, time [8 on 1 by 64]>
           {from = #rdu.view<at 0 [393216, 768, 1]>, to = #rdu.view<at 0 [393216, 768, 1]>}
@@ -239,6 +240,7 @@ class FlowOp(IRDLOperation):
     pairs = opt_prop_def(DenseArrayBase)
     starts = opt_prop_def(DenseArrayBase)
     links = opt_prop_def(DenseArrayBase)
+    channels = opt_prop_def(DenseArrayBase)
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$src `->` $dst `carries` $stream attr-dict"
 
@@ -292,7 +294,8 @@ class FlowOp(IRDLOperation):
 
 @irdl_op_definition
 class ConfigOp(IRDLOperation):
-    """One section's configuration of the chip: units and the flows between them, in one phase.
+    """One section's configuration of the chip: units and the flows between them, in one phase. `link_load` (routed) is
+    the traffic of the busiest mesh link over its capacity, when all units run at the rate of the slowest.
 
     rdu.config @s0 "virtual" [#rdu.param<"x" in tensor<4xf32>>, #rdu.param<"y" out tensor<4xf32>>] { … }
     """
@@ -301,8 +304,10 @@ class ConfigOp(IRDLOperation):
     sym_name = prop_def(SymbolNameConstraint())
     phase = prop_def(StringAttr)
     params = prop_def(ArrayAttr[ParamAttr])
+    link_load = opt_prop_def(FloatAttr[Float64Type])
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), NoTerminator(), IsolatedFromAbove())
+    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$sym_name $phase $params attr-dict-with-keyword $body"
 
     def __init__(self, name: str, params: Sequence[ParamAttr], block: Block, phase: str = "virtual") -> None:

@@ -315,12 +315,15 @@ def _softmax(op: Operation, shifted: Operation) -> Found:
         return Chain("tensor.softmax", [x], attrs, user, inside)
     inside[user] = None
     last = _user(user.results[0])
-    if user.name == "tensor.reciprocal" and last is not None and last.name == "tensor.mul":
-        if _other(last, user.results[0]) is e:
+    if last is None:
+        return "the exponentials are not divided by their sum"
+    match user.name, last.name:
+        case "tensor.reciprocal", "tensor.mul" if _other(last, user.results[0]) is e:
             return Chain("tensor.softmax", [x], attrs, last, inside)
-    if user.name == "tensor.log" and last is not None and last.name == "tensor.sub":
-        if tuple(last.operands) == (shifted.results[0], user.results[0]):
+        case "tensor.log", "tensor.sub" if tuple(last.operands) == (shifted.results[0], user.results[0]):
             return Chain("tensor.log_softmax", [x], attrs, last, inside)
+        case _:
+            pass
     return "the exponentials are not divided by their sum"
 
 

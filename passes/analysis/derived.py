@@ -1,7 +1,8 @@
 """Names for values computed from weights alone: the keys of derived weights.
 
 A key reads as a chain from the first weight on: `wte|transpose`, `b|reshape(1x768)`, `w|mul(0.125)`,
-`q|concat(k,v;axis=0)`. It depends on nothing but what is computed, so that equal values have equal keys in every module.
+`q|concat(k,v;axis=0)`. It depends on nothing but what is computed, so that equal values have equal keys in every
+module.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from headrace.dialects.support import dtypes
 from headrace.dialects.tensor.base import attributes_of, tt
 from headrace.dialects.tensor.shapes import TT
-from headrace.dialects.tensor.storage import ConstantOp, WeightOp
+from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr, WeightOp
 
 LONGEST = 120  # characters of a key; a longer one is cut and gets a digest
 DIGEST = 10
@@ -65,8 +66,19 @@ def _literal(op: ConstantOp) -> str:
     literal = op.value
     if literal.is_splat:
         shape = "x".join(map(str, literal.tt().shape))
-        return f"{literal.values()[0]!r}" + (f":{shape}" if shape else "")
+        return _number(literal) + (f":{shape}" if shape else "")
     return "#" + digest(f"{literal.tt()}{literal.data.data.hex()}")
+
+
+def _number(literal: LiteralAttr) -> str:
+    """The shortest text that reads back as the element of a splat."""
+    value, type = literal.values()[0], literal.tt()
+    if isinstance(value, float):
+        for digits in range(1, 17):
+            text = f"{value:.{digits}g}"
+            if LiteralAttr.filled(TT((), type.dtype), float(text)).data == literal.data:
+                return text
+    return repr(value)
 
 
 def _attributes(name: str, attrs: Mapping[str, Any], op: Operation) -> str:

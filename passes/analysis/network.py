@@ -15,6 +15,7 @@ from math import prod
 from xdsl.ir import Operation
 
 from headrace.dialects.dataflow.ops import BufferOp, SectionOp, YieldOp, stream_of
+from headrace.dialects.support.access import Stream, View
 
 
 @dataclass(eq=False)
@@ -149,3 +150,39 @@ def footprint(sizes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         else:
             found.append((n, s))
     return tuple(found)
+
+
+def _inner(stream: Stream, view: View, frames: int) -> tuple[tuple[int, int], ...]:
+    """Addresses of one frame as (count, stride) pairs."""
+    loops = [(x.count, x.step * view.strides[x.dim]) for x in stream.time[frames:] if x.dim >= 0]
+    return footprint([*zip(stream.tile, view.strides, strict=True), *loops])
+
+
+def common_frames(buffer: BufferOp) -> int:
+    """The most outer loops that all ports share, each frame of the readers lying within the same frame of the writer."""
+    ports = buffer.ports
+    writers = ports[: len(buffer.ins)]
+    most = min(len(stream.time) for stream, _ in ports)
+    best = 0
+    for n in range(1, most + 1):
+        steps = {
+            tuple((x.count, x.step * view.strides[x.dim] if x.dim >= 0 else 0) for x in stream.time[:n])
+            for stream, view in ports
+        }
+        if len(steps) != 1 or any(s == 0 and c > 1 for c, s in next(iter(steps))):
+            break
+        if len(writers) == 1 and all(_within(port, writers[0], n) for port in ports[1:]):
+            best = n
+    return best
+
+
+def _within(reader: tuple[Stream, View], writer: tuple[Stream, View], frames: int) -> bool:
+    mine, theirs = _inner(*reader, frames), _inner(*writer, frames)
+    if mine == theirs and reader[1].offset == writer[1].offset:
+        return True
+    if len(theirs) > 1 or (theirs and theirs[0][1] != 1):
+        return False
+    length = theirs[0][0] if theirs else 1
+    low = reader[1].offset + sum((n - 1) * s for n, s in mine if s < 0)
+    high = reader[1].offset + sum((n - 1) * s for n, s in mine if s > 0)
+    return low >= writer[1].offset and high < writer[1].offset + length

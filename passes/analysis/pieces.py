@@ -15,10 +15,25 @@ from headrace.passes.analysis.bodies import Body, NumberedOp
 CONTRACTIONS = frozenset({"tensor.matmul", "tensor.conv"})
 REDUCING = frozenset(
     f"tensor.{n}"
-    for n in (
-        "reduce_sum reduce_mean reduce_max reduce_min reduce_prod argmax argmin cumsum max_pool avg_pool softmax"
-        " log_softmax layer_norm rms_norm batch_norm group_norm attention"
-    ).split()
+    for n in [
+        "reduce_sum",
+        "reduce_mean",
+        "reduce_max",
+        "reduce_min",
+        "reduce_prod",
+        "argmax",
+        "argmin",
+        "cumsum",
+        "max_pool",
+        "avg_pool",
+        "softmax",
+        "log_softmax",
+        "layer_norm",
+        "rms_norm",
+        "batch_norm",
+        "group_norm",
+        "attention",
+    ]
 )
 # Function counts per element of composites that a unit runs whole: what their decompositions do, by name.
 PROGRAMS: dict[str, dict[str, int]] = {

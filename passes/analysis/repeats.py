@@ -44,9 +44,9 @@ class Stretch:
 class Repeat:
     """`count` iterations of `period` steps from `start`, isomorphic in kinds, details and dataflow.
 
-    `body` are the offsets of the steps inside the repeated part, in order; `outside` those whose details differ. For each
-    step in `body`, `sources` says for each operand which earlier body step (offset, result) it comes from within the same
-    iteration, or None: a parameter.
+    `body` are the offsets of the steps inside the repeated part, in order; `outside` those whose details differ. For
+    each step in `body`, `sources` says for each operand which earlier body step (offset, result) it comes from within
+    the same iteration, or None: a parameter.
     """
 
     start: int
@@ -162,7 +162,9 @@ def _varying(steps: Sequence[Step], start: int, period: int, count: int) -> set[
         inner = False
         for k in range(count):
             low = start + k * period
-            inner |= any(low <= made < low + period and made - low not in outside for made, _ in steps[low + t].operands)
+            inner |= any(
+                low <= made < low + period and made - low not in outside for made, _ in steps[low + t].operands
+            )
         if not inner:
             outside.add(t)
     return outside

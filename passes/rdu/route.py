@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i32, i64
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, ModuleOp, StringAttr, i32, i64
 
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.cost import credits_for
 from headrace.dialects.machine.device import Device
-from headrace.dialects.rdu.ops import ConfigOp, UnitOp
+from headrace.dialects.rdu.ops import ConfigOp, FlowOp, PcuOp, UnitOp
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
-from headrace.passes.analysis.pairs import flow_pairs, words_per_cycle
+from headrace.passes.analysis.pairs import Ints, flow_pairs, words_per_cycle
 from headrace.passes.analysis.routing import Flow, Routing, RoutingProblem, solve_routing
 from headrace.passes.analysis.unit_cost import config_cycles
 from headrace.passes.infra.base import Pass, option
 
 
-def route(config: ConfigOp, device: Device, reroutes: int) -> Routing:
+def route(config: ConfigOp, device: Device, reroutes: int, overload: bool) -> Routing:
     """Route one placed config; a refusal names the config."""
     units: dict[str, UnitOp] = {u.title: u for u in config.units}
     at = {
@@ -29,33 +29,58 @@ def route(config: ConfigOp, device: Device, reroutes: int) -> Routing:
     cycles = config_cycles(config, device)
     flows = config.flows
     pairs = [flow_pairs(flow, units) for flow in flows]
-    demands = [
-        Flow(
-            f"{flow.ends[0]} -> {flow.ends[1]}",
-            at[flow.ends[0]][p[:, 0]],
-            at[flow.ends[1]][p[:, 1]],
-            words_per_cycle(flow, p, cycles, device),
-        )
-        for flow, p in zip(flows, pairs, strict=True)
-    ]
+    demands: list[Flow] = []
+    members: list[tuple[int, Ints]] = []  # flow number and pair numbers of every demand
+    for number, (flow, p) in enumerate(zip(flows, pairs, strict=True)):
+        width = words_per_cycle(flow, p, cycles, device)
+        for rows, shared in _same_words(flow, p, units):
+            name = f"{flow.ends[0]} -> {flow.ends[1]}"
+            source, target = at[flow.ends[0]][p[rows, 0]], at[flow.ends[1]][p[rows, 1]]
+            demands.append(Flow(name, source, target, width, shared))
+            members.append((number, rows))
     try:
-        found = solve_routing(RoutingProblem.on(device, demands), None if reroutes < 0 else reroutes)
+        found = solve_routing(
+            RoutingProblem.on(device, demands), None if reroutes < 0 else reroutes, allow_overload=overload
+        )
     except CompileError as error:
         raise CompileError.many(
             Diagnostic(d.code, f"route: config @{config.sym_name.data}: {d.what}", d.why, d.fix, d.location)
             for d in error.diagnostics
         ) from None
-    for number, (flow, p) in enumerate(zip(flows, pairs, strict=True)):
-        first, last = int(found.offsets[number]), int(found.offsets[number + 1])
-        begin = found.begin[first : last + 1]
-        links = found.links[int(begin[0]) : int(begin[-1])]
+    ways: list[list[Ints]] = [[np.zeros(0, np.int64)] * len(p) for p in pairs]
+    channels: list[list[int]] = [[0] * len(p) for p in pairs]
+    for demand, (number, rows) in enumerate(members):
+        first = int(found.offsets[demand])
+        for i, row in enumerate(rows.tolist()):
+            begin, end = int(found.begin[first + i]), int(found.begin[first + i + 1])
+            ways[number][row] = found.links[begin:end]
+            channels[number][row] = int(found.channel[first + i])
+    for flow, p, way, channel in zip(flows, pairs, ways, channels, strict=True):
+        lengths = [len(w) for w in way]
         flow.pairs = DenseArrayBase.from_list(i32, p.ravel().tolist())
-        flow.starts = DenseArrayBase.from_list(i32, (begin - begin[0]).tolist())
-        flow.links = DenseArrayBase.from_list(i32, links.tolist())
-        longest = int(np.diff(begin).max(initial=0))
-        flow.credits = IntegerAttr(max(2, credits_for(device, longest)), i64)
+        flow.starts = DenseArrayBase.from_list(i32, np.cumsum([0, *lengths]).tolist())
+        flow.links = DenseArrayBase.from_list(i32, np.concatenate([np.zeros(0, np.int64), *way]).tolist())
+        flow.channels = DenseArrayBase.from_list(i32, channel)
+        flow.credits = IntegerAttr(max(2, credits_for(device, max(lengths, default=0))), i64)
+    config.link_load = FloatAttr(float(found.max_load) / device.network.links, 64)
     config.phase = StringAttr("routed")
     return found
+
+
+def _same_words(flow: FlowOp, pairs: Ints, units: dict[str, UnitOp]) -> list[tuple[Ints, bool]]:
+    """Pairs of a flow in groups (row numbers) that may share a multicast tree: destinations at the same place among the
+    space loops that move the tile get the same words from a memory; whatever else a source sends differs by target."""
+    everyone = np.arange(len(pairs))
+    if not isinstance(units[flow.ends[1]], PcuOp) or isinstance(units[flow.ends[0]], PcuOp):
+        return [(everyone, False)]
+    place = np.zeros(1, np.int64)
+    for loop in flow.stream.stream.space:
+        step = np.arange(loop.count, dtype=np.int64) if loop.dim >= 0 else np.zeros(loop.count, np.int64)
+        place = (place[:, None] * (loop.count if loop.dim >= 0 else 1) + step).ravel()
+    mine = place[pairs[:, 1]]
+    order = np.argsort(mine, kind="stable")
+    cuts = np.flatnonzero(np.diff(mine[order])) + 1
+    return [(rows, True) for rows in np.split(everyone[order], cuts)]
 
 
 @dataclass(frozen=True)
@@ -72,11 +97,13 @@ class RoutePass(Pass):
     name = "route"
     reroutes: int = option(-1, "flows that may be routed again after dimension order; -1: the default", low=-1)
 
+    overload: bool = option(True, "accept links that carry more than they can: the config runs slower by that much")
+
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
         changed = False
         for config in module.body.block.ops:
             if isinstance(config, ConfigOp) and config.phase.data == "placed":
-                route(config, device, self.reroutes)
+                route(config, device, self.reroutes, self.overload)
                 changed = True
         return changed

@@ -1,0 +1,338 @@
+"""cut-sections: a section that does not fit the chip becomes several, joined by tensors in off-chip memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from headrace.dialects.dataflow.ops import (
+    BufferOp,
+    GatherOp,
+    LoadOp,
+    ScatterOp,
+    SectionOp,
+    StageOp,
+    StoreOp,
+    YieldOp,
+    stream_of,
+    views,
+)
+from headrace.dialects.dataflow.types import StreamType
+from headrace.dialects.machine.attributes import device_of
+from headrace.dialects.machine.device import Device
+from headrace.dialects.support import locations
+from headrace.dialects.support.access import identity
+from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.tensor.base import ir_type
+from headrace.passes.analysis.bodies import Body
+from headrace.passes.analysis.memory import held_bytes, units_for
+from headrace.passes.analysis.network import common_frames
+from headrace.passes.analysis.pieces import pieces
+from headrace.passes.analysis.sections import sections
+from headrace.passes.infra.base import Pass, option
+
+Process = StageOp | GatherOp | ScatterOp
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Units of each kind that one section may take."""
+
+    pcu: int
+    pmu: int
+    agcu: int
+
+
+class _Cutter:
+    """Cuts one section into groups of consecutive processes."""
+
+    def __init__(self, section: SectionOp, device: Device, budget: Budget) -> None:
+        self.section = section
+        self.device = device
+        self.budget = budget
+        self.ops = list(section.body.block.ops)
+        self.processes: list[Operation] = [op for op in self.ops if isinstance(op, Process)]
+        self.chain = {
+            op: len(pieces(Body.of(op.body.block), device)) if isinstance(op, StageOp) else 0 for op in self.processes
+        }
+        self.need = {op: self._units(op) for op in self.ops if isinstance(op, BufferOp)}
+        self.group: dict[Operation, int] = {}
+
+    def _units(self, buffer: BufferOp) -> int:
+        frames = common_frames(buffer)
+        return units_for(buffer, self.device, frames, 2)
+
+    def _ports(self, process: Operation) -> tuple[set[BufferOp], int]:
+        """Buffers and off-chip transfers around a process."""
+        buffers = {v.owner for v in process.operands if isinstance(v.owner, BufferOp)}
+        transfers = 0 if isinstance(process, StageOp) else 1
+        for out in process.results:
+            for use in out.uses:
+                if isinstance(use.operation, BufferOp):
+                    buffers.add(use.operation)
+                elif isinstance(use.operation, StoreOp):
+                    transfers += 1
+        return buffers, transfers
+
+    def assign(self) -> int:
+        """Put processes into groups, first to last, a new one when the budget is used up; the number of groups."""
+        current, pcu, agcu = 0, 0, 0
+        held: set[BufferOp] = set()
+        for process in self.processes:
+            buffers, transfers = self._ports(process)
+            loads = sum(isinstance(v.owner, LoadOp) for b in buffers - held for v in b.ins)
+            wide = pcu + self.chain[process], sum(self.need[b] for b in held | buffers), agcu + transfers + loads
+            limits = self.budget.pcu, self.budget.pmu, self.budget.agcu
+            if held and any(w > limit for w, limit in zip(wide, limits, strict=True)):
+                current, pcu, agcu, held = current + 1, 0, 0, set()
+                loads = sum(isinstance(v.owner, LoadOp) for b in buffers for v in b.ins)
+                # what comes from an earlier section is loaded as well
+                loads += sum(not isinstance(v.owner, LoadOp) for v in process.operands)
+            self._check_alone(process, buffers)
+            held |= buffers
+            pcu += self.chain[process]
+            agcu += transfers + loads
+            self.group[process] = current
+        return current + 1
+
+    def transfers(self, count: int) -> list[int]:
+        """Address generators that each group takes: loads, and stores of results and of what later groups need."""
+        loads: list[set[SSAValue]] = [set() for _ in range(count)]
+        stores: list[set[SSAValue]] = [set() for _ in range(count)]
+        for process in self.processes:
+            here = self.group[process]
+            stores[here] |= {v for v in process.operands if not isinstance(v.type, StreamType)}  # gather, scatter
+            for value in process.operands:
+                if isinstance(value.owner, BufferOp):
+                    for made in value.owner.ins:
+                        if self.home(made) != here:
+                            loads[here].add(made)
+                            if self.home(made) >= 0:
+                                stores[self.home(made)].add(made)
+        for op in self.ops:
+            if isinstance(op, StoreOp):
+                last = max(0, *(self.home(v) for v in op.ins))
+                stores[last].add(op.tensor)
+                for made in op.ins:
+                    if self.home(made) != last:
+                        loads[last].add(made)
+                        if self.home(made) >= 0:
+                            stores[self.home(made)].add(made)
+        return [len(a) + len(b) for a, b in zip(loads, stores, strict=True)]
+
+    def fit(self) -> int:
+        """Assign groups so that each has the address generators it takes, with the fewest groups tried first."""
+        have = self.device.count("agcu")
+        while True:
+            count = self.assign()
+            if max(self.transfers(count)) <= have or self.budget.agcu <= 1:
+                return count
+            self.budget = Budget(self.budget.pcu, self.budget.pmu, self.budget.agcu - 1)
+
+    def _check_alone(self, process: Operation, buffers: set[BufferOp]) -> None:
+        need = sum(self.need[b] for b in buffers)
+        chain = self.chain[process]
+        if (
+            all(self.need[b] for b in buffers)
+            and need <= self.device.count("pmu")
+            and chain <= self.device.count("pcu")
+        ):
+            return
+        name = f'stage "{process.sym.data}"' if isinstance(process, StageOp) else process.name
+        largest = sorted(buffers, key=lambda b: -held_bytes(b, common_frames(b), 2))[:3]
+        raise CompileError(
+            "stage-too-large",
+            f"cut-sections: {name} alone needs {chain} compute units and {need} memory units; '{self.device.name}' has "
+            f"{self.device.count('pcu')} and {self.device.count('pmu')}",
+            why="largest buffers: "
+            + ", ".join(f"{b.buffer_type} holds {held_bytes(b, common_frames(b), 2)} bytes" for b in largest),
+            fix="make tiles smaller (tile{steps rows}), or choose a larger device",
+            location=locations.of(process),
+        )
+
+    def cut(self, count: int) -> None:
+        """Replace the section by `count` sections in order."""
+        self.spilled: dict[SSAValue, SSAValue] = {}  # stream -> off-chip tensor that holds what it denotes
+        self.outputs: dict[SSAValue, SSAValue] = {}  # result tensor of the old body -> result of a new section
+        last = self.section.body.block.last_op
+        assert isinstance(last, YieldOp)
+        outer = dict(zip(self.section.body.block.args, self.section.ins, strict=True))
+        parent = self.section.parent_block()
+        assert parent is not None
+        for number in range(count):
+            made = _Part(self, number, outer, list(last.values)).build()
+            parent.insert_op_before(made, self.section)
+        for old, value in zip(self.section.outs, last.values, strict=True):
+            old.replace_all_uses_with(self.outputs[value])
+        self.section.detach()
+        self.section.erase()
+
+    def home(self, value: SSAValue) -> int:
+        """The group whose process sends a stream; -1 for a load."""
+        owner = value.owner
+        return self.group.get(owner, -1) if isinstance(owner, Operation) else -1
+
+
+class _Part:
+    """Builds one of the new sections."""
+
+    def __init__(
+        self, cutter: _Cutter, number: int, outer: dict[SSAValue, SSAValue], results: Sequence[SSAValue]
+    ) -> None:
+        self.cutter, self.number, self.outer, self.results = cutter, number, outer, results
+        self.block = Block()
+        self.ins: list[SSAValue] = []
+        self.inside: dict[SSAValue, SSAValue] = {}
+        self.streams: dict[SSAValue, SSAValue] = {}
+        self.buffers: dict[BufferOp, None] = {}
+        self.made: list[tuple[SSAValue, SSAValue]] = []
+
+    def build(self) -> SectionOp:
+        cutter = self.cutter
+        for op in cutter.ops:
+            if cutter.group.get(op) == self.number:
+                self._process(op)
+        yields: list[SSAValue] = []
+        keys: list[SSAValue] = []
+        spills = [out for op in cutter.processes if cutter.group[op] == self.number for out in op.results]
+        for out in spills:
+            if isinstance(out.type, StreamType) and self._crosses(out):
+                stream = stream_of(out)
+                store = StoreOp([self.streams[out]], [identity(stream.full_shape)], ir_type(out.type.full))
+                self._add(store, out.owner)
+                yields.append(store.tensor)
+                keys.append(out)
+        for value in self.results:
+            if self._last_group(value) == self.number:
+                yields.append(self._result(value))
+                keys.append(value)
+        self.block.add_op(end := YieldOp(yields))
+        end.location = cutter.section.location
+        name = f"{cutter.section.sym.data}.{self.number}"
+        section = SectionOp(name, self.ins, [v.type for v in yields], Region(self.block))
+        section.location = locations.fuse(op.location for op in self.block.ops if isinstance(op, Process))
+        for key, out in zip(keys, section.outs, strict=True):
+            if key in self.results:
+                cutter.outputs[key] = out
+            else:
+                cutter.spilled[key] = out
+        return section
+
+    def _add(self, op: Operation, like: object) -> None:
+        op.location = like.location if isinstance(like, Operation) else self.cutter.section.location
+        self.block.add_op(op)
+
+    def _external(self, value: SSAValue) -> SSAValue:
+        """A tensor from outside as an argument of this section."""
+        if value not in self.inside:
+            self.ins.append(value)
+            self.inside[value] = self.block.insert_arg(value.type, len(self.block.args))
+        return self.inside[value]
+
+    def _crosses(self, stream: SSAValue) -> bool:
+        """Whether another section needs what this stream carries."""
+        for use in stream.uses:
+            op = use.operation
+            if isinstance(op, BufferOp):
+                if any(self.cutter.group.get(u.operation) != self.number for out in op.outs for u in out.uses):
+                    return True
+            elif isinstance(op, StoreOp) and self._last_group(op.tensor) != self.number:
+                return True
+        return False
+
+    def _last_group(self, result: SSAValue) -> int:
+        op = result.owner
+        if isinstance(op, ScatterOp):
+            return self.cutter.group[op]
+        assert isinstance(op, StoreOp)
+        return max(0, *(self.cutter.home(v) for v in op.ins))
+
+    def _result(self, value: SSAValue) -> SSAValue:
+        op = value.owner
+        if isinstance(op, ScatterOp):
+            return self.streams[value]
+        assert isinstance(op, StoreOp)
+        store = StoreOp([self._stream(v) for v in op.ins], views(op.in_views), value.type, op.fill.value.data)
+        self._add(store, op)
+        return store.tensor
+
+    def _stream(self, value: SSAValue) -> SSAValue:
+        """A stream of the old section in this one: made here, loaded as before, or loaded from where it was spilled."""
+        if value not in self.streams:
+            owner = value.owner
+            type = value.type
+            assert isinstance(type, StreamType)
+            if isinstance(owner, LoadOp):
+                load = LoadOp(self._external(self.outer[owner.tensor]), owner.view.view, type)
+            else:
+                tensor = self._external(self.cutter.spilled[value])
+                load = LoadOp(tensor, identity(type.stream.full_shape), type)
+            self._add(load, owner)
+            self.streams[value] = load.out
+        return self.streams[value]
+
+    def _input(self, value: SSAValue) -> SSAValue:
+        buffer = value.owner
+        assert isinstance(buffer, BufferOp)
+        if buffer not in self.buffers:
+            self.buffers[buffer] = None
+            here = [
+                (out, view)
+                for out, view in zip(buffer.outs, views(buffer.out_views), strict=True)
+                if any(self.cutter.group.get(use.operation) == self.number for use in out.uses)
+            ]
+            types = [out.type for out, _ in here]
+            new = BufferOp(
+                [self._stream(v) for v in buffer.ins],
+                views(buffer.in_views),
+                buffer.buffer_type.shape,
+                types,  # pyright: ignore[reportArgumentType]
+                [view for _, view in here],
+                buffer.fill.value.data,
+            )
+            self._add(new, buffer)
+            self.streams.update(zip((out for out, _ in here), new.outs, strict=True))
+        return self.streams[value]
+
+    def _process(self, op: Operation) -> None:
+        mapping: dict[SSAValue, SSAValue] = {}
+        for value in op.operands:
+            if isinstance(value.type, StreamType):
+                mapping[value] = self._input(value) if isinstance(value.owner, BufferOp) else self._stream(value)
+            else:
+                mapping[value] = self._external(self.outer[value])
+        copy = op.clone(mapping)
+        self._add(copy, op)
+        self.streams.update(zip(op.results, copy.results, strict=True))
+
+
+@dataclass(frozen=True)
+class CutSectionsPass(Pass):
+    """Cut a section that takes more units than the chip has into sections that run one after another.
+
+    Assumes tiled stages and a device in the module. Stages join a section in order until its memory units (what every
+    buffer holds with two copies of a frame), compute units (one for each piece of a body) or address generators are
+    used up. What a later section needs is stored off chip and loaded again; weights are loaded where they are read. A
+    stage that does not fit alone is refused with the numbers.
+
+        dataflow.section "main_0" { … }   =>   dataflow.section "main_0.0" { … }  dataflow.section "main_0.1" { … }
+    """
+
+    name = "cut-sections"
+    share: float = option(0.9, "share of the device's units that a section may take", low=0.05, high=1.0)
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        device = device_of(module)
+        budget = Budget(*(max(1, int(device.count(kind) * self.share)) for kind in ("pcu", "pmu", "agcu")))
+        changed = False
+        for section in list(sections(module)):
+            cutter = _Cutter(section, device, budget)
+            count = cutter.fit() if cutter.processes else 1
+            if count > 1:
+                cutter.cut(count)
+                changed = True
+        return changed
