@@ -1,8 +1,8 @@
 """Streams of tiles and the address programs that make or take them: plain Python, shared by every level below `tensor`.
 
-A *stream* is a sequence of steps; in each step every site carries one tile. Loops say how the tile moves over the tensor
-that the stream denotes; a *view* says where that tensor's elements lie in a row-major memory. Together they are what an
-address generator is configured with: counters, strides and an offset.
+A *stream* is a sequence of steps; in each step every site carries one tile. Loops say how the tile moves over the
+tensor that the stream denotes; a *view* says where that tensor's elements lie in a row-major memory. Together they are
+what an address generator is configured with: counters, strides and an offset.
 """
 
 from __future__ import annotations

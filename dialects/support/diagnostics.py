@@ -1,7 +1,7 @@
 """Refusals with reasons: the one error type a user of Headrace sees.
 
-A refusal says its code (a kebab-case slug such as `unsupported-op`), the model location, what is wrong, why, and what to
-do about it. Several offenders travel together in one `CompileError`, so that a user sees all of them at once.
+A refusal says its code (a kebab-case slug such as `unsupported-op`), the model location, what is wrong, why, and what
+to do about it. Several offenders travel together in one `CompileError`, so that a user sees all of them at once.
 """
 
 from __future__ import annotations

@@ -31,9 +31,10 @@ AnyTensor = TensorType.constr(AnyAttr())
 
 def tt(value: SSAValue | Attribute) -> TT:
     """The plain tensor type of an SSA value or IR type; `ShapeError` when it is not a static tensor we know."""
-    type = value.type if isinstance(value, SSAValue) else value
-    if not isinstance(type, TensorType):
-        raise ShapeError(f"expected a tensor, found {type}")
+    found = value.type if isinstance(value, SSAValue) else value
+    if not isinstance(found, TensorType):
+        raise ShapeError(f"expected a tensor, found {found}")
+    type = cast("TensorType[Attribute]", found)
     shape = type.get_shape()
     if any(n < 0 for n in shape):
         raise ShapeError(f"shapes are static in Headrace, found {type}")
@@ -84,9 +85,9 @@ def from_attribute(attribute: Attribute) -> Any:
         case StringAttr():
             return attribute.data
         case DenseArrayBase():
-            return tuple(attribute.get_values())
+            return tuple(cast("DenseArrayBase[Any]", attribute).get_values())
         case ArrayAttr():
-            return tuple(from_attribute(x) for x in attribute)
+            return tuple(from_attribute(x) for x in cast("ArrayAttr[Attribute]", attribute))
         case _:
             return attribute
 

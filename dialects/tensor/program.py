@@ -44,17 +44,17 @@ def set_signature(
 def signature(func: FuncOp) -> Signature:
     """Read the names and states of an entry function; what has no name is called `arg0`, … and `result0`, …"""
     count = len(func.function_type.inputs)
-    attributes: Sequence[Mapping[str, Attribute]] = [x.data for x in func.arg_attrs] if func.arg_attrs else [{}] * count
+    given = cast("ArrayAttr[DictionaryAttr] | None", func.arg_attrs)
+    attributes: Sequence[Mapping[str, Attribute]] = [x.data for x in given] if given else [{}] * count
     inputs = tuple(_string(x.get(NAME), f"arg{i}") for i, x in enumerate(attributes))
     results = tuple(f"result{i}" for i in range(len(func.function_type.outputs)))
     names = func.attributes.get(RESULT_NAMES)
     if isinstance(names, ArrayAttr):
-        results = tuple(_string(x, results[i]) for i, x in enumerate(names))
+        results = tuple(_string(x, results[i]) for i, x in enumerate(cast("ArrayAttr[Attribute]", names)))
     states: list[tuple[str, str]] = []
     pairs = func.attributes.get(STATES)
     if isinstance(pairs, ArrayAttr):
-        for pair in pairs:
-            past, present = cast("ArrayAttr[StringAttr]", pair)
+        for past, present in cast("ArrayAttr[ArrayAttr[StringAttr]]", pairs):
             states.append((past.data, present.data))
     return Signature(inputs, results, tuple(states))
 

@@ -1,7 +1,7 @@
 """Which dims of a *body* (a short list of tensor ops) may be cut into independent blocks, and how every value follows.
 
-The mapping passes ask this to tile a stage and to spread it over units; the runtime asks it to merge tiles and units back
-into whole-tensor calls. One rule for both, so that what is cut can be joined.
+The mapping passes ask this to tile a stage and to spread it over units; the runtime asks it to merge tiles and units
+back into whole-tensor calls. One rule for both, so that what is cut can be joined.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class BodyLike(Protocol):
 
 @dataclass(frozen=True)
 class Axis:
-    """One direction in which a body may be cut: `size` indices; `follows[v]` says which dim of value v follows, and how.
-    A value that is not in `follows` is needed whole by every block."""
+    """One direction in which a body may be cut: `size` indices; `follows[v]` says which dim of value v follows, and
+    how. A value that is not in `follows` is needed whole by every block."""
 
     size: int
     follows: Mapping[int, Follow]
