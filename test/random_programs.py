@@ -4,8 +4,8 @@
     results = run_function(module, "main", inputs, store)
 
 Programs mix elementwise ops, matmuls, norms, reductions, movement, gathers, convolutions, composites written out in
-primitives as exporters do, and repeated layers. Each op is evaluated as it is added: one that overflows, loses digits or
-is near a discontinuity is not taken, so that any right implementation agrees to rounding (`disagreement`).
+primitives as exporters do, and repeated layers. Each op is evaluated as it is added: one that overflows, loses digits
+or is near a discontinuity is not taken, so that any right implementation agrees to rounding (`disagreement`).
 """
 
 from __future__ import annotations
@@ -343,6 +343,26 @@ def _split(m: _Maker) -> Sequence[SSAValue]:
     return m.ops("split", x, axis=axis, sizes=(first, m.shape(x)[axis] - first))
 
 
+def _moved(m: _Maker) -> Sequence[SSAValue]:
+    """Elementwise ops between moves that cancel or are alike, or slices put together again."""
+    x = m.pick(lambda s: len(s) >= 2)
+    shape = m.shape(x)
+    rank = len(shape)
+    match m.random.randrange(3):
+        case 0:
+            y = m.op("relu", m.op("mul", m.op("reshape", x, shape=(*shape, 1)), 0.5))
+            return [m.op("reshape", y, shape=shape)]
+        case 1:
+            perm = (*range(1, rank), 0)
+            y, z = m.op("transpose", x, perm=perm), m.op("transpose", m.op("abs", x), perm=perm)
+            return [m.op("transpose", m.op("add", y, z), perm=perm)]
+        case _:
+            half, steps = shape[0] // 2, (1,) * rank
+            low = m.op("slice", x, starts=(0,) * rank, stops=(half, *shape[1:]), steps=steps)
+            high = m.op("slice", x, starts=(half, *(0,) * (rank - 1)), stops=shape, steps=steps)
+            return [m.op("concat", low, high, axis=0)]
+
+
 def _pad(m: _Maker) -> Sequence[SSAValue]:
     x = m.pick(lambda s: len(s) >= 1)
     lo, hi = (tuple(m.random.choice((0, 0, 1, 2)) for _ in m.shape(x)) for _ in range(2))
@@ -457,6 +477,7 @@ STEPS: Mapping[str, tuple[Callable[[_Maker], Sequence[SSAValue]], int]] = {
     "slice": (_slice, 3),
     "concat": (_concat, 2),
     "split": (_split, 1),
+    "moved": (_moved, 2),
     "pad": (_pad, 1),
     "broadcast": (_broadcast, 1),
     "gather": (_gather, 2),

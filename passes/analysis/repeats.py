@@ -129,7 +129,8 @@ def _alive(steps: Sequence[Step], stretch: Stretch) -> list[int]:
     for (made, _), used in last_use.items():
         change[made + 1 - first] += 1
         change[used + 1 - first] -= 1
-    alive, now = [], 0
+    alive: list[int] = []
+    now = 0
     for delta in change:
         now += delta
         alive.append(now)

@@ -1,4 +1,4 @@
-"""What the tensor passes share: the blocks they work on, reading small constants, building and replacing ops in place."""
+"""What the tensor passes share: the blocks they work on, small constants, building and replacing ops in place."""
 
 from __future__ import annotations
 

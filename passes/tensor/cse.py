@@ -23,8 +23,8 @@ COMMUTATIVE = frozenset(
 class CsePass(Pass):
     """Keep the first of ops that compute the same value from the same operands.
 
-    Assumes nothing. Ops are equal when name, attributes and operands are (operands of commutative ops in any order). The op
-    that stays has the locations of all.
+    Assumes nothing. Ops are equal when name, attributes and operands are (operands of commutative ops in any order).
+    The op that stays has the locations of all.
 
     Before: `%1 = tensor.exp %0`, `%2 = tensor.exp %0`, `tensor.add %1, %2`. After: `%1 = tensor.exp %0`,
     `tensor.add %1, %1`.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator
@@ -20,8 +20,8 @@ from headrace.passes.tensor import _graph
 class DcePass(Pass):
     """Erase ops whose results nobody uses, private functions nobody calls and recipes of weights nobody names.
 
-    Assumes that every op is pure, which tensor ops and calls of tensor functions are. Arguments and results of functions
-    stay.
+    Assumes that every op is pure, which tensor ops and calls of tensor functions are. Arguments and results of
+    functions stay.
 
     Before: `%1 = tensor.exp %0`, `return %0`. After: `return %0`.
     """
@@ -67,7 +67,7 @@ def erase_dead_symbols(module: ModuleOp) -> bool:
 
 def _named(op: Operation) -> str:
     if isinstance(op, CallOp):
-        return cast("SymbolRefAttr", op.callee).root_reference.data
+        return op.callee.root_reference.data
     if isinstance(op, WeightOp):
         return op.key.data
     return ""

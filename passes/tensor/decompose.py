@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 
 from headrace.dialects.support.diagnostics import Collector, nearest
 from headrace.dialects.tensor import decompositions
@@ -48,18 +49,20 @@ class DecomposePass(Pass):
         table = {f"tensor.{name}" for name in known if name not in self.keep}
         changed = False
         for block in _graph.blocks(module):
-            pending = [op for op in block.ops if op.name in table]
-            while pending:
-                op = pending.pop()
-
-                def insert(new: Operation, before: Operation = op) -> None:
-                    assert before.parent is not None
-                    before.parent.insert_op_before(new, before)
-                    if new.name in table:
-                        pending.append(new)
-
-                values = decompositions.decompose(op, insert)
-                if values is not None:
-                    _graph.replace(op, values)
-                    changed = True
+            changed |= decompose(block, table)
         return changed
+
+
+def decompose(block: Block, table: Container[str]) -> bool:
+    """Decompose the ops of a block that `table` names; True if any was."""
+    pending = [op for op in block.ops if op.name in table]
+    changed = bool(pending)
+    while pending:
+        op = pending.pop()
+        made: list[Operation] = []
+        values = decompositions.decompose(op, made.append)
+        assert values is not None, "the table holds ops that have a decomposition"
+        block.insert_ops_before(made, op)
+        _graph.replace(op, values)
+        pending += [new for new in made if new.name in table]
+    return changed

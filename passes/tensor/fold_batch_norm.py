@@ -24,8 +24,9 @@ class FoldBatchNormPass(Pass):
     """Scale the filters of a convolution instead of its result: conv and batch norm become conv with a bias.
 
     Assumes that fold-constants runs afterwards, which makes derived weights of the arithmetic on weights that this pass
-    writes. Fires when the convolution has no other user and filters, bias and statistics are weights or constants. Results
-    change within the rounding of the sums; in f16 and bf16 the new filters would round as well, so those are left alone.
+    writes. Fires when the convolution has no other user and filters, bias and statistics are weights or constants.
+    Results change within the rounding of the sums; in f16 and bf16 the new filters would round as well, so those are
+    left alone.
 
     Before: `%1 = tensor.conv %x, %w`, `%2 = tensor.batch_norm %1, %s, %b, %m, %v`. After, with f = s / √(v + ε):
     `%2 = tensor.conv %x, (%w · f), (%b - %m · f)`.

@@ -34,9 +34,10 @@ class FoldConstantsPass(Pass):
     """Compute what depends on constants alone, and make derived weights of what depends on weights alone.
 
     Assumes nothing; works best after canonicalize and cse. Never reads the bytes of a weight: a derived weight is a
-    `tensor.recipe`, evaluated when the artifact is written, under a key that says what it is. Small results of constants
-    become constants, larger ones recipes. Views of a weight stay views when storing them would take more room than the
-    weight alone (it is needed as it is, too); results larger than the weights they come from are left to the program.
+    `tensor.recipe`, evaluated when the artifact is written, under a key that says what it is. Small results of
+    constants become constants, larger ones recipes. Views of a weight stay views when storing them would take more room
+    than the weight alone (it is needed as it is, too); results larger than the weights they come from are left to the
+    program.
     A constant has the location of the op it was folded from, a derived weight those of all its ops.
 
     Before: `%0 = tensor.weight "w"`, `%1 = tensor.transpose %0`, `tensor.matmul %x, %1`. After:
@@ -240,11 +241,8 @@ class _Derivation:
     def needed_whole(self, name: str, chains: Iterable[_Chain]) -> bool:
         """Whether something besides the views of a weight needs it."""
         inside = {op for chain in chains for op in chain.ops}
-        for op in self.block.ops:
-            if isinstance(op, WeightOp) and op.key.data == name:
-                if any(use.operation not in inside for use in op.result.uses):
-                    return True
-        return False
+        same = (op for op in self.block.ops if isinstance(op, WeightOp) and op.key.data == name)
+        return any(use.operation not in inside for op in same for use in op.result.uses)
 
     def keep(self, ops: Iterable[Operation], reason: str) -> None:
         for op in ops:

@@ -35,14 +35,16 @@ class OutlineRepeatedLayersPass(Pass):
 
     Assumes topological order, in which the ops of a layer follow each other (as exporters write them); works best after
     canonicalize, fuse and cse. Weights, constants and other values that differ become arguments of the function, those
-    that all iterations share are repeated inside or passed; what is used outside becomes results. Slices and reshapes of
-    arguments of the program stay outside. A near miss is not outlined. Numbers do not change. Ops inside the function
-    keep the locations of one iteration, less the prefix that names the layer; a call has the location of the layer it
-    stands for.
+    that all iterations share are repeated inside or passed; what is used outside becomes results. Slices and reshapes
+    of arguments of the program stay outside. A near miss is not outlined. Numbers do not change. Ops inside the
+    function keep the locations of one iteration, less the prefix that names the layer; a call has the location of the
+    layer it stands for.
 
     Before: `main` with twelve times the ops of a layer. After:
 
-        func.func @main(%x, …) { %w0 = tensor.weight "0.w" … %1 = func.call @layer(%x, %w0) … %2 = func.call @layer(%1, %w1) … }
+        func.func @main(%x, …) {
+          %w0 = tensor.weight "0.w" … %1 = func.call @layer(%x, %w0) … %2 = func.call @layer(%1, %w1) …
+        }
         func.func private @layer(%x, %w) { … }
     """
 
@@ -66,9 +68,9 @@ class OutlineRepeatedLayersPass(Pass):
 
 @dataclass
 class Layers:
-    """Equal subgraphs: `iterations[k][i]` is op i of iteration k. `sources` says, per op and operand, which op and result
-    of the same iteration it is, or None for a parameter. `order` is a new order for what is left of the block, in which
-    an int stands for the call of that iteration."""
+    """Equal subgraphs: `iterations[k][i]` is op i of iteration k. `sources` says, per op and operand, which op and
+    result of the same iteration it is, or None for a parameter. `order` is a new order for what is left of the block,
+    in which an int stands for the call of that iteration."""
 
     iterations: list[list[Operation]]
     sources: list[tuple[tuple[int, int] | None, ...]]
@@ -141,13 +143,9 @@ def _steps(block: Block, kinds: _Kinds) -> tuple[list[Operation], list[Step]]:
     made: dict[SSAValue, tuple[int, int]] = {}
     floating: set[SSAValue] = set(block.args)
     for op in block.ops:
-        if isinstance(op, WeightOp | ConstantOp) or (
-            op.name in ("tensor.slice", "tensor.reshape", "tensor.gather") and floating.issuperset(op.operands)
-        ):
-            # a gather from an argument by an index that is an argument computes; by a constant index it is a view
-            if op.name != "tensor.gather" or _graph.literal(op.operands[1]) is not None:
-                floating.update(op.results)
-                continue
+        if _floats(op, floating):
+            floating.update(op.results)
+            continue
         if op.has_trait(IsTerminator):
             continue
         operands = tuple(made.get(x) or (-1, outer.setdefault(x, len(outer))) for x in op.operands)
@@ -159,11 +157,18 @@ def _steps(block: Block, kinds: _Kinds) -> tuple[list[Operation], list[Step]]:
     return ops, steps
 
 
+def _floats(op: Operation, floating: set[SSAValue]) -> bool:
+    """Whether an op is a source, or looks at a part of something that floats, at known positions."""
+    if isinstance(op, WeightOp | ConstantOp):
+        return True
+    if op.name == "tensor.gather":
+        return op.operands[0] in floating and _graph.literal(op.operands[1]) is not None
+    return op.name in ("tensor.slice", "tensor.reshape") and op.operands[0] in floating
+
+
 def _layers(ops: Sequence[Operation], found: Repeat) -> Layers:
     number = {t: i for i, t in enumerate(found.body)}
-    iterations = [
-        [ops[found.start + k * found.period + t] for t in found.body] for k in range(found.count)
-    ]
+    iterations = [[ops[found.start + k * found.period + t] for t in found.body] for k in range(found.count)]
     sources = [tuple(s and (number[s[0]], s[1]) for s in found.sources[t]) for t in found.body]
     return Layers(iterations, sources)
 
@@ -172,7 +177,9 @@ def _prepend(layers: Layers, kinds: _Kinds) -> bool:
     """Add the iteration before the first if the ops that make the first one's carried values are one, in whatever order
     they stand (a first layer often holds ops that all layers share)."""
     first, second = layers.iterations[:2]
-    results = {result: (i, result.index) for i, op in enumerate(first) for result in op.results}
+    results: dict[SSAValue, tuple[int, int]] = {
+        result: (i, result.index) for i, op in enumerate(first) for result in op.results
+    }
     pending: list[tuple[int, Operation]] = []
     for i, sources in enumerate(layers.sources):
         for o, source in enumerate(sources):
@@ -410,8 +417,8 @@ def _prefix(names: Sequence[str]) -> str:
 
 
 def _inner(i: int, layers: Layers, sites: Sequence[LocationAttr]) -> LocationAttr:
-    """The location of op i inside the function: what the names of all iterations share after the layer's path, else that
-    of the first iteration."""
+    """The location of op i inside the function: what the names of all iterations share after the layer's path, else
+    that of the first iteration."""
     found = {_relative(iteration[i].location, site) for iteration, site in zip(layers.iterations, sites, strict=True)}
     only = found.pop()
     return only if not found and only is not None else layers.iterations[0][i].location

@@ -14,6 +14,7 @@ from headrace.passes.infra.registry import build
 
 PASSES = (
     "canonicalize",
+    "simplify-views",
     "cse",
     "dce",
     "fold-constants",
@@ -22,7 +23,7 @@ PASSES = (
     "decompose",
     "decompose{keep=none}",
     "outline-repeated-layers{min-ops=2 min-saved=2}",
-    "canonicalize,cse,fuse,fold-constants,decompose,canonicalize,cse,dce,outline-repeated-layers",
+    "canonicalize,cse,fuse,simplify-views,fold-constants,decompose,canonicalize,cse,dce,outline-repeated-layers",
     "decompose{keep=none},canonicalize,cse,fuse,fold-batch-norm,fold-constants,dce,outline-repeated-layers{min-saved=4}",
 )
 SEEDS = 16
