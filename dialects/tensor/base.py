@@ -87,7 +87,7 @@ def from_attribute(attribute: Attribute) -> Any:
         case DenseArrayBase():
             return tuple(cast("DenseArrayBase[Any]", attribute).get_values())
         case ArrayAttr():
-            return tuple(from_attribute(x) for x in cast("ArrayAttr[Attribute]", attribute))
+            return tuple(from_attribute(x) for x in attribute)
         case _:
             return attribute
 
@@ -122,7 +122,7 @@ def attributes_of(op: Operation) -> dict[str, Any]:
     """Properties of a tensor op as plain values, defaults filled in."""
     values = {name: from_attribute(value) for name, value in op.properties.items()}
     for name, definition in type(op).get_irdl_definition().properties.items():  # pyright: ignore
-        default = getattr(definition, "default_value", None)
+        default = cast("Attribute | None", getattr(definition, "default_value", None))
         if name not in values and default is not None:
             values[name] = from_attribute(default)
     return values

@@ -44,8 +44,8 @@ def set_signature(
 def signature(func: FuncOp) -> Signature:
     """Read the names and states of an entry function; what has no name is called `arg0`, … and `result0`, …"""
     count = len(func.function_type.inputs)
-    given = cast("ArrayAttr[DictionaryAttr] | None", func.arg_attrs)
-    attributes: Sequence[Mapping[str, Attribute]] = [x.data for x in given] if given else [{}] * count
+    none: list[Mapping[str, Attribute]] = [{}] * count
+    attributes = [x.data for x in func.arg_attrs] if func.arg_attrs else none
     inputs = tuple(_string(x.get(NAME), f"arg{i}") for i, x in enumerate(attributes))
     results = tuple(f"result{i}" for i in range(len(func.function_type.outputs)))
     names = func.attributes.get(RESULT_NAMES)
