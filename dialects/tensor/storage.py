@@ -463,6 +463,16 @@ def order(module: ModuleOp) -> list[RecipeOp]:
     return list(done.values())
 
 
+def weight_types(module: ModuleOp) -> dict[str, TT]:
+    """The types of the weights that a module asks a store for (those of no recipe), in order of first use."""
+    derived = recipes(module)
+    found: dict[str, TT] = {}
+    for op in module.walk():
+        if isinstance(op, WeightOp) and op.key.data not in derived:
+            found.setdefault(op.key.data, op.tt())
+    return found
+
+
 def weight(key: str, type: TT, location: Location | None = None) -> WeightOp:
     """A `tensor.weight`."""
     op = WeightOp.create(result_types=[ir_type(type)], properties={"key": StringAttr(key)})

@@ -15,9 +15,11 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from headrace.dialects.support import weights
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.dtypes import BITS, byte_size, to_numpy
 from headrace.dialects.tensor import Tensor, storage
+from headrace.dialects.tensor.interpreter import evaluate_recipe
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.storage import LiteralAttr
 
@@ -98,6 +100,13 @@ def test_a_recipe_comes_after_those_it_uses() -> None:
     module.verify()
     assert [op.key for op in storage.order(module)] == [f"r{i}" for i in range(3000)]
     assert list(storage.recipes(module)) == [f"r{i}" for i in reversed(range(3000))]
+
+
+def test_a_store_can_be_made_for_a_module() -> None:
+    module = chain(3)
+    assert storage.weight_types(module) == {"r-1": TT((2,), "f32")}
+    store = weights.random(storage.weight_types(module), 1)
+    np.testing.assert_array_equal(evaluate_recipe(module, "r2", store), store.array("r-1"))
 
 
 def test_two_recipes_of_one_key_are_refused() -> None:
