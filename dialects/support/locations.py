@@ -7,7 +7,6 @@ site joins the callee's location with the caller's.
 from __future__ import annotations
 
 from collections.abc import Iterable
-
 from typing import cast
 
 from xdsl.dialects.builtin import (
@@ -58,7 +57,7 @@ def fuse(locations: Iterable[Location]) -> Location:
         return UnknownLoc()
     if len(found) == 1:
         return next(iter(found))
-    return FusedLoc(list(found), NoneAttr())
+    return FusedLoc(ArrayAttr(tuple(found)), NoneAttr())  # from a list it would have no hash
 
 
 def call_site(callee: Location, caller: Location) -> Location:
