@@ -79,6 +79,7 @@ LAYERS = (
     ),
     Layer("runtime", ("dialects",), ("numpy", "ml_dtypes")),
     Layer("tools", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors")),
+    Layer("tools.cli", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "click", "onnxruntime")),
     Layer(
         "tools.bench",
         ("",),
@@ -86,7 +87,16 @@ LAYERS = (
     ),
 )
 # NumPy costs as much start-up time as half of xDSL, and reading or verifying IR needs none of it.
-NO_NUMPY_AT_IMPORT = ("dialects", "passes.infra", "tools.opt", "tools.check_repo", "tools.docs")
+NO_NUMPY_AT_IMPORT = (
+    "dialects",
+    "passes.infra",
+    "tools.opt",
+    "tools.check_repo",
+    "tools.docs",
+    "tools.cli",
+    "tools.headrace",
+    "tools.api",
+)
 NUMPY_AT_IMPORT = (
     "dialects.tensor.meaning",
     "dialects.tensor.interpreter",

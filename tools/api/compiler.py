@@ -163,7 +163,7 @@ def translate(
     """
     check_options(precision, opt)
     with _no_collection():
-        clock = _Clock()
+        clock = Clock()
         imported = import_model(
             model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only, weights=weights
         )
@@ -242,7 +242,7 @@ def lower(
     pipeline: str | None = None,
     on_phase: OnPhase | None = None,
     progress: Progress | None = None,
-    clock: _Clock | None = None,
+    clock: Clock | None = None,
 ) -> str:
     """Run the passes on a module in place, by phases, and verify it after each phase; the text of the passes that ran.
 
@@ -255,7 +255,7 @@ def lower(
     from headrace.passes.infra.registry import build
     from headrace.tools.opt import context
 
-    clock = clock or _Clock()
+    clock = clock or Clock()
     if device is not None or DEVICE_ATTRIBUTE not in module.attributes:
         set_device(module, device if isinstance(device, Device) else load_device(device or DEFAULT_DEVICE))
     texts = {"pipeline": pipeline} if pipeline is not None else {k: ",".join(v) for k, v in pipelines.PHASES.items()}
@@ -322,7 +322,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise CompileError("cannot-write", f"{path}: the folder {folder} cannot be written to")
 
 
-class _Clock:
+class Clock:
     """CPU seconds of the process between laps, by step, and what the pass managers recorded."""
 
     def __init__(self) -> None:

@@ -1,0 +1,70 @@
+"""`headrace bench`: latency and throughput of an artifact on this machine."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from headrace.tools.cli import common
+
+
+@click.command("bench")
+@click.argument("artifact")
+@click.option("--inputs", metavar="NPZ", help="An array per input. [default: random ones]")
+@click.option(
+    "--random-inputs", "seed", type=int, default=0, metavar="SEED", help="Seed of random inputs. [default: 0]"
+)
+@click.option("--seconds", type=float, default=2.0, metavar="S", help="How long to measure. [default: 2]")
+@click.option("--runs", type=int, metavar="N", help="How many runs to measure, instead of --seconds.")
+@click.option("--bound", is_flag=True, help="Leave out the copies of inputs and outputs.")
+@common.json_option
+def command(
+    artifact: str, inputs: str | None, seed: int, seconds: float, runs: int | None, bound: bool, as_json: bool
+) -> None:
+    """Run ARTIFACT (.sn) many times and report latency (minimum, median, 90th percentile) and throughput.
+
+    This is the speed of the model of the chip on this machine; `headrace run --profile` has the chip's own time.
+    """
+    import numpy as np
+
+    from headrace.runtime.session import load
+
+    if runs is not None and runs < 1:
+        raise click.UsageError("--runs is at least 1")
+    exe = load(artifact)
+    arrays = common.load_arrays(inputs) if inputs is not None else common.random_arrays(exe.inputs, seed)
+    exe(arrays)
+    call = exe.run if bound else lambda: exe(arrays)
+    call()
+    wall: list[float] = []
+    begin, cpu = time.perf_counter(), time.process_time()
+    with common.progress(as_json) as show:
+        while len(wall) < (runs or 1) or (runs is None and time.perf_counter() - begin < seconds):
+            start = time.perf_counter()
+            call()
+            wall.append(time.perf_counter() - start)
+            if len(wall) % 50 == 0:
+                show(0, 0, f"{len(wall)} runs")
+    cpu_each = (time.process_time() - cpu) / len(wall)
+    milliseconds = np.array(wall) * 1e3
+    found: dict[str, Any] = {
+        "artifact": artifact,
+        "runs": len(wall),
+        "latency_ms": {
+            "min": float(milliseconds.min()),
+            "median": float(np.median(milliseconds)),
+            "p90": float(np.percentile(milliseconds, 90)),
+        },
+        "cpu_ms": cpu_each * 1e3,
+        "runs_per_second": len(wall) / sum(wall),
+    }
+    if as_json:
+        common.print_json(found)
+        return
+    latency = found["latency_ms"]
+    click.echo(f"{artifact}: {len(wall)} runs")
+    click.echo(f"  latency   min {latency['min']:.3f}  median {latency['median']:.3f}  p90 {latency['p90']:.3f} ms")
+    click.echo(f"  CPU time  {found['cpu_ms']:.3f} ms a run")
+    click.echo(f"  throughput {found['runs_per_second']:.1f} runs a second")

@@ -1,0 +1,227 @@
+"""What the subcommands share: options that bind shapes, progress, JSON, tables, and files of arrays."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headrace.dialects.support.diagnostics import Collector, CompileError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def binding_options(command: Command) -> Command:
+    """Adds `--dim` and `--input`."""
+    command = click.option(
+        "--input", "shapes", multiple=True, metavar="NAME=AxBxC", help="Shape of an input, such as x=1x3x224x224."
+    )(command)
+    return click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Size of a named dim: batch=8.")(command)
+
+
+def json_option(command: Command) -> Command:
+    """Adds `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+
+
+def device_option(default: str | None = None) -> Callable[[Command], Command]:
+    """Adds `--device`."""
+    shown = f" [default: {default or 'sn40l'}]"
+    return click.option(
+        "--device", default=default, metavar="NAME|TOML", help=f"A shipped device, or a file that describes one.{shown}"
+    )
+
+
+def pairs(given: Sequence[str], flag: str, example: str) -> dict[str, str]:
+    """`NAME=VALUE` texts as a dictionary; `CompileError` for what is not one, or is given twice."""
+    found: dict[str, str] = {}
+    errors = Collector()
+    for text in given:
+        name, sign, value = text.rpartition("=") if flag != "--state" else text.partition("=")
+        if not (name and sign and value):
+            errors.add("bad-option", f"{flag} {text}: expected NAME=VALUE", fix=f"{flag} {example}")
+        elif name in found:
+            errors.add("bad-option", f"{flag} {name} is given twice")
+        else:
+            found[name] = value
+    errors.raise_if_any()
+    return found
+
+
+def dims_of(given: Sequence[str]) -> dict[str, int]:
+    """The sizes of `--dim`."""
+    found: dict[str, int] = {}
+    errors = Collector()
+    for name, value in pairs(given, "--dim", "batch=8").items():
+        if re.fullmatch(r"\d+(,\d+)+", value):
+            errors.add(
+                "not-supported",
+                f"--dim {name}={value}: several sizes of a dim are not supported",
+                why="an artifact holds one program",
+                fix=f"compile once for each size: --dim {name}={value.split(',')[0]}",
+            )
+        elif not value.isdecimal():
+            errors.add("bad-option", f"--dim {name}={value}: '{value}' is not a size", fix=f"--dim {name}=8")
+        else:
+            found[name] = int(value)
+    errors.raise_if_any()
+    return found
+
+
+def shapes_of(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes of `--input`."""
+    found: dict[str, tuple[int, ...]] = {}
+    errors = Collector()
+    for name, value in pairs(given, "--input", "x=1x3x224x224").items():
+        if not re.fullmatch(r"\d+(x\d+)*", value):
+            errors.add("bad-option", f"--input {name}={value}: '{value}' is not a shape", fix=f"--input {name}=1x3")
+        else:
+            found[name] = tuple(map(int, value.split("x")))
+    errors.raise_if_any()
+    return found
+
+
+@contextmanager
+def progress(quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """Gives a function that shows (step, of how many, what) on one line of a terminal, and clears it at the end."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda step, total, text: None
+        return
+
+    def show(step: int, total: int, text: str) -> None:
+        count = f"[{step + 1:{len(str(total))}}/{total}] " if total else ""
+        sys.stderr.write(f"\r\x1b[K{count}{text[:70]}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(value, indent=1))
+
+
+def table(rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Rows of text in columns; the first `left` columns are aligned left, the others right."""
+    if not rows:
+        return ""
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [x.ljust(w) if c < left else x.rjust(w) for c, (x, w) in enumerate(zip(row, widths, strict=True))]
+        return "  ".join(cells).rstrip()
+
+    return "\n".join(map(line, rows))
+
+
+def type_text(shape: Sequence[int], dtype: str) -> str:
+    """A tensor type for people: `f32[1, 512, 768]`."""
+    return f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+def load_arrays(path: str | Path, flag: str = "--inputs") -> dict[str, Array]:
+    """The arrays of an .npz (or .npy, .safetensors) file by name; `CompileError` when it cannot be read."""
+    from headrace.dialects.support.weights import open_store
+
+    if not Path(path).exists():
+        raise CompileError("no-such-file", f"{flag} {path}: there is no such file")
+    try:
+        store = open_store(path)
+        return {name: store.array(name) for name in store}
+    except CompileError as error:
+        raise CompileError(
+            "bad-inputs", f"{flag} {path}: {error.what}", why=error.why, fix="give an .npz file with an array per name"
+        ) from None
+
+
+def random_arrays(ports: Sequence[Any], seed: int) -> dict[str, Array]:
+    """Arrays for ports (`name`, `type`) from a seed: floats are standard normal; integers are 0 or 1, which index
+    anything that has two elements."""
+    import zlib
+
+    import numpy as np
+
+    from headrace.dialects.support.dtypes import is_float, to_numpy
+
+    found: dict[str, Array] = {}
+    for port in ports:
+        generator = np.random.default_rng([seed, zlib.crc32(port.name.encode())])
+        shape, dtype = port.type
+        values = generator.standard_normal(shape) if is_float(dtype) else generator.integers(0, 2, shape)
+        found[port.name] = np.asarray(values).astype(to_numpy(dtype))
+    return found
+
+
+def save_arrays(path: str | Path, arrays: Mapping[str, Array]) -> None:
+    """Write an .npz file, complete or not at all."""
+    import numpy as np
+
+    from headrace.compiler import check_writable
+
+    path = Path(path)
+    check_writable(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **dict(arrays))
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
+        os.replace(name, path)
+    except OSError as error:
+        os.unlink(name)
+        raise CompileError("cannot-write", f"{path}: {error.strerror}") from None
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def one_of(first: bool, second: bool, names: str) -> None:
+    """Refuse a command line that gives both of two options, or neither."""
+    if first == second:
+        raise click.UsageError(f"give {'only one of ' if first else ''}{names}")
+
+
+def array_summary(name: str, array: Array) -> dict[str, Any]:
+    """An array as a few numbers: type, range, mean, and whether all of it is finite."""
+    import numpy as np
+
+    from headrace.dialects.support.dtypes import from_numpy
+
+    found: dict[str, Any] = {"name": name, "shape": list(array.shape), "dtype": from_numpy(array.dtype)}
+    if array.size:
+        values = array.astype(np.float64)
+        finite = bool(np.isfinite(values).all())
+        found |= {
+            "min": float(values.min()),
+            "max": float(values.max()),
+            "mean": float(values.mean()),
+            "finite": finite,
+        }
+    return found
+
+
+def array_text(found: Mapping[str, Any]) -> str:
+    """A line for people on what `array_summary` gave."""
+    line = f"{found['name']}: {type_text(found['shape'], found['dtype'])}"
+    if "min" in found:
+        line += f"  min {found['min']:.6g}  max {found['max']:.6g}  mean {found['mean']:.6g}"
+        line += "" if found["finite"] else "  (not all finite)"
+    return line

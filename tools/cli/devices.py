@@ -1,0 +1,135 @@
+"""`headrace devices`: what there is to compile for, and where each number comes from."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from headrace.tools.cli import common
+
+if TYPE_CHECKING:
+    from headrace.dialects.machine.device import Device
+
+
+@click.command("devices")
+@click.argument("name", required=False)
+@common.json_option
+def command(name: str | None, as_json: bool) -> None:
+    """List the devices; with NAME (or a .toml file), every number of that one, with its source or why it is inferred."""
+    from headrace.dialects.machine.device import device_bases, device_names, load_device
+
+    if name is None:
+        devices = [load_device(one) for one in device_names()]
+        if as_json:
+            common.print_json([overview(one) for one in devices])
+        else:
+            click.echo(overview_text(devices))
+        return
+    numbers = flat(load_device(name).to_dict())
+    bases = device_bases(name)
+    rows = [
+        {
+            "name": path,
+            "value": value,
+            "unit": bases[path].unit if path in bases else "",
+            "basis": bases[path].kind if path in bases else "",
+            "text": bases[path].text if path in bases else "",
+        }
+        for path, value in numbers.items()
+        if path != "name" and not path.endswith(".name")
+    ]
+    if as_json:
+        common.print_json({"device": name, "numbers": rows})
+    else:
+        click.echo(numbers_text(rows))
+
+
+def overview(device: Device) -> dict[str, Any]:
+    """The figures by which devices are chosen."""
+    return {
+        "name": device.name,
+        "pcus": device.count("pcu"),
+        "pmus": device.count("pmu"),
+        "agcus": device.count("agcu"),
+        "clock_hz": device.clock,
+        "sram_bytes": device.count("pmu") * device.pmu.bytes,
+        "hbm_bytes": device.hbm.bytes if device.hbm else 0,
+        "ddr_bytes": device.ddr.bytes,
+        "hbm_bandwidth": device.hbm.bandwidth if device.hbm else 0,
+        "ddr_bandwidth": device.ddr.bandwidth,
+        "types": [one.name for one in device.types if not one.emulated_as],
+    }
+
+
+def overview_text(devices: list[Device]) -> str:
+    """A table, one row a device."""
+    rows = [("device", "PCU", "PMU", "AGCU", "clock", "SRAM", "HBM", "DDR", "native types")]
+    for one in map(overview, devices):
+        rows.append(
+            (
+                one["name"],
+                str(one["pcus"]),
+                str(one["pmus"]),
+                str(one["agcus"]),
+                f"{one['clock_hz'] / 1e9:.2f} GHz",
+                size(one["sram_bytes"]),
+                f"{size(one['hbm_bytes'])} {one['hbm_bandwidth'] / 1e9:.0f} GB/s" if one["hbm_bytes"] else "-",
+                f"{size(one['ddr_bytes'])} {one['ddr_bandwidth'] / 1e9:.0f} GB/s",
+                " ".join(one["types"]),
+            )
+        )
+    return common.table(rows) + "\n\n`headrace devices NAME` shows every number of a device and where it comes from."
+
+
+def size(count: int) -> str:
+    """Bytes with a binary unit."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:g} {unit}" if value == int(value) else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:g} TiB"
+
+
+def flat(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Nested tables as dotted paths; the element types by their names."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        here = f"{path}{key}"
+        if here == "types":
+            for one in cast("Sequence[Mapping[str, Any]]", value):
+                found |= flat(one, f"types.{one['name']}.")
+        elif isinstance(value, Mapping):
+            found |= flat(cast("Mapping[str, Any]", value), f"{here}.")
+        else:
+            found[here] = value
+    return found
+
+
+def numbers_text(rows: list[dict[str, Any]]) -> str:
+    """A line per number: name, value, unit and basis; long sources are folded."""
+    name_width = max(len(row["name"]) for row in rows)
+    value_width = min(max(len(_shown(row)) for row in rows), 26)
+    lines: list[str] = []
+    for row in rows:
+        head = f"{row['name']:{name_width}}  {_shown(row):{value_width}}  "
+        basis = f"{row['basis']}: {row['text']}" if row["basis"] else ""
+        lines += textwrap.wrap(
+            basis, 118, initial_indent=head, subsequent_indent=" " * (name_width + value_width + 4)
+        ) or [head.rstrip()]
+    return "\n".join(lines)
+
+
+def _shown(row: dict[str, Any]) -> str:
+    value = row["value"]
+    if isinstance(value, list | tuple):
+        parts = cast("Sequence[Any]", value)
+        value = " ".join("=".join(map(str, x)) if isinstance(x, list | tuple) else str(x) for x in parts)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        value = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return (
+        f"{value} {row['unit']}".strip() if row["unit"] not in ("flag", "name", "functions", "body ops") else str(value)
+    )

@@ -1,0 +1,119 @@
+"""`headrace plan`: what would become of every op, before anything is compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.tools.cli import common
+
+if TYPE_CHECKING:
+    from headrace.frontends.base import CoverageRow
+
+
+@click.command("plan")
+@click.argument("model")
+@common.device_option()
+@common.binding_options
+@common.json_option
+def command(model: str, device: str | None, dims: tuple[str, ...], shapes: tuple[str, ...], as_json: bool) -> int:
+    """Say of every op of MODEL (.onnx) whether it is supported, decomposed or refused, and why.
+
+    Needs no weights. When all dims are bound and nothing is refused, also says what runs on the device: whole, or
+    decomposed into which ops. Nothing runs on the host. Exit code 2 when an op is refused.
+    """
+    from headrace.frontends.onnx import plan_onnx
+
+    sizes, inputs = common.dims_of(dims), common.shapes_of(shapes)
+    rows = plan_onnx(model, dims=sizes, input_shapes=inputs)
+    refused = sum(row.count for row in rows if row.status == "refused")
+    device_ops: dict[str, dict[str, int]] = {}
+    note = ""
+    if not refused:
+        device_ops, note = on_device(model, device, sizes, inputs)
+    if as_json:
+        common.print_json(
+            {
+                "model": model,
+                "rows": [row.to_json() for row in rows],
+                "totals": totals(rows),
+                "device_ops": device_ops,
+                "note": note,
+            }
+        )
+    else:
+        click.echo(text(rows, device_ops, note))
+    return 2 if refused else 0
+
+
+def totals(rows: tuple[CoverageRow, ...]) -> dict[str, int]:
+    """How many nodes by status."""
+    found = {"supported": 0, "decomposed": 0, "refused": 0}
+    for row in rows:
+        found[row.status] += row.count
+    return found
+
+
+def on_device(
+    model: str, device: str | None, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]
+) -> tuple[dict[str, dict[str, int]], str]:
+    """Ops after the tensor passes by name with their number (`whole`), and those that `decompose` replaced; or why
+    that is not known."""
+    from headrace.compiler import import_model, lower
+    from headrace.dialects.support.diagnostics import CompileError
+
+    try:
+        module = import_model(model, dims=dims, input_shapes=shapes, shape_only=True).module
+    except CompileError as error:
+        if any(one.code != "unbound-dim" for one in error.diagnostics):
+            raise
+        return {}, "dims are not bound, so shapes are not checked: " + "; ".join(
+            f"{one.fix}" for one in error.diagnostics
+        )
+    from headrace.compiler import Clock
+
+    clock = Clock()
+    lower(module, device, "tensor", clock=clock)
+    decomposed: dict[str, int] = {}
+    for record in clock.records:
+        if record.spec.startswith("decompose"):
+            for name, change in record.delta.items():
+                if change < 0:
+                    decomposed[name.removeprefix("tensor.")] = -change
+    return {"whole": _counts(module), "decomposed": decomposed}, ""
+
+
+def _counts(module: Any) -> dict[str, int]:
+    """Ops of the program by name, an op of a function as often as the function is called."""
+    from collections import Counter
+
+    from xdsl.dialects.func import CallOp, FuncOp
+
+    functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
+
+    def count(func: FuncOp) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for op in func.body.block.ops:
+            if isinstance(op, CallOp):
+                found += count(functions[op.callee.string_value()])
+            elif op.name.startswith("tensor.") and op.name not in ("tensor.weight", "tensor.constant"):
+                found[op.name.removeprefix("tensor.")] += 1
+        return found
+
+    return dict(count(functions["main"]).most_common()) if "main" in functions else {}
+
+
+def text(rows: tuple[CoverageRow, ...], device_ops: dict[str, dict[str, int]], note: str) -> str:
+    """The report for people."""
+    from headrace.frontends.base import coverage_text
+
+    lines = [coverage_text(rows)]
+    for title, names in (("runs on the device as", "whole"), ("decomposed first", "decomposed")):
+        if device_ops.get(names):
+            lines.append(f"{title}: " + ", ".join(f"{name} {count}" for name, count in device_ops[names].items()))
+    if device_ops:
+        lines.append("runs on the host: nothing")
+    if note:
+        lines.append(note)
+    return "\n".join(lines)
