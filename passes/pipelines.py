@@ -6,6 +6,7 @@ TENSOR = (
     "canonicalize",  # movement chains in normal form before patterns look at them
     "fuse",  # exporters spell gelu, norms and silu in primitives; a unit runs them whole
     "decompose",  # what is left and no unit runs whole
+    "expose-padding",  # so that windows can be cut, and padding becomes part of a buffer
     "fold-constants",  # transposed weights and the like become derived keys
     "canonicalize",  # folding leaves moves of moves
     "cse",
@@ -15,6 +16,7 @@ TENSOR = (
 DATAFLOW = (
     "convert-tensor-to-dataflow",
     "fuse-stages",
+    "choose-layouts",  # before tiling: address programs do not change with tiles
     "tile",
     "cut-sections",  # after tiling, so that buffers are counted as they will be
     "parallelize",

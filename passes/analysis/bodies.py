@@ -77,14 +77,12 @@ class Body:
 
 
 def types_from(body: Body, inputs: Sequence[TT]) -> tuple[TT, ...]:
-    """Types of all values of a body when its inputs have other types (of the same ranks)."""
+    """Types of all values of a body when its inputs have other types of the same ranks. Bodies hold no op whose
+    attributes spell a shape (those are folded into address programs), so the types follow from the inputs."""
     types = list(inputs)
     for op in body.ops:
-        if not op.operands:
+        if op.operands:
+            types.extend(infer(op.name, op.attrs, [types[v] for v in op.operands]))
+        else:
             types.extend(body.types[v] for v in op.results)
-            continue
-        attrs = dict(op.attrs)
-        if op.name in ("tensor.reshape", "tensor.broadcast", "tensor.slice"):
-            attrs = fit(op.name, attrs, [types[v] for v in op.operands], [body.types[v] for v in op.results])
-        types.extend(infer(op.name, attrs, [types[v] for v in op.operands]))
     return tuple(types)

@@ -7,39 +7,32 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
+from headrace.dialects.dataflow.network import Network
 from headrace.dialects.dataflow.ops import BufferOp, SectionOp
-from headrace.passes.analysis.network import Network, common_frames
+from headrace.passes.analysis.network import common_frames
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
 
 def size(section: SectionOp, copies: int) -> bool:
-    """Set frames and copies of every buffer; grow copies until the section runs through."""
-    changed = False
+    """Set frames and copies of every buffer; give those that stop the section the least copies that do not."""
     buffers = [op for op in section.body.block.ops if isinstance(op, BufferOp)]
-
-    def put(op: BufferOp, frames: int, held: int) -> None:
-        nonlocal changed
-        wanted = IntegerAttr(frames, i64), IntegerAttr(held, i64)
-        if (op.frames, op.copies) != wanted:
-            op.frames, op.copies = wanted
-            changed = True
-
+    before = [(op.frames, op.copies) for op in buffers]
     for op in buffers:
-        frames = common_frames(op)
-        put(op, frames, 1)
-        put(op, frames, min(copies, op.frame_count))
+        op.frames, op.copies = IntegerAttr(common_frames(op), i64), IntegerAttr(1, i64)
     network = Network(section)
-    while (stuck := network.run()) is not None:
-        grown = False
-        for op in stuck.full:
-            held, count = op.copies.value.data, op.frame_count
-            if held < count:
-                put(op, op.frames.value.data, min(2 * held, count))
-                grown = True
+    start = {op: min(copies, op.frame_count) for op in buffers}
+    held = dict(start)
+    while (stuck := network.run(held)) is not None:
+        grown = {op: min(2 * held[op], op.frame_count) for op in stuck.full if held[op] < op.frame_count}
         if not grown:
             break  # check-deadlock reports it with its witness
-    return changed
+        held.update(grown)
+    for op in buffers:
+        if stuck is None and held[op] > start[op]:
+            held[op] = network.least(held, op, start[op]) or held[op]
+        op.copies = IntegerAttr(held[op], i64)
+    return [(op.frames, op.copies) for op in buffers] != before
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,7 @@ class SizeBuffersPass(Pass):
 
     Assumes tiled stages. A buffer whose reader follows its writer's order holds `copies` frames (double buffering); one
     whose reader needs another order holds the whole tensor. Where paths of different length meet again, the short
-    path's buffers grow until the section runs through.
+    path's buffers get the least copies with which the section runs through.
 
         dataflow.buffer [512, 768] (…) to (…) : …   =>   dataflow.buffer [512, 768] (…) to (…) {frames = 1, copies = 2} : …
     """
