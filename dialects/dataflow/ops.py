@@ -1,7 +1,7 @@
 """Ops of the dataflow level: sections, stages, buffers and off-chip transfers, joined by streams of tiles.
 
-Inside a section every op is a process of a Kahn network: it blocks on empty inputs and on full outputs, so results do not
-depend on the order in which processes run.
+Inside a section every op is a process of a Kahn network: it blocks on empty inputs and on full outputs, so results do
+not depend on the order in which processes run.
 """
 
 from __future__ import annotations
@@ -411,8 +411,14 @@ def _parts(par: DenseArrayBase) -> tuple[tuple[int, int], ...]:
 class StageOp(IRDLOperation):
     """Computes one tile per output from one tile per input, at every step of its domain (the loops of its streams).
 
-    The body holds tensor ops on tiles and sees only its arguments. All streams have equal loop counts; output loops never
-    repeat. `par` lists (dim, parts): how output tiles are cut over symmetric compute units.
+    The body holds tensor ops on tiles and sees only its arguments. All streams have equal loop counts; output loops
+    never repeat. `par` lists (dim, parts): how output tiles are cut over symmetric compute units.
+
+        %t = dataflow.stage "matmul_0"(%a, %b) par [1 by 2] : (!dataflow.stream<…>, …) -> !dataflow.stream<…> {
+        ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>):
+          %y = tensor.matmul %x, %w : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+          dataflow.yield %y : tensor<4x6xf32>
+        }
     """
 
     name = "dataflow.stage"
@@ -423,7 +429,9 @@ class StageOp(IRDLOperation):
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())
     custom_directives = (Parts,)
-    assembly_format = "$sym `(` $ins `)` custom<Parts>($par) attr-dict-with-keyword `:` functional-type($ins, $outs) $body"
+    assembly_format = (
+        "$sym `(` $ins `)` custom<Parts>($par) attr-dict-with-keyword `:` functional-type($ins, $outs) $body"
+    )
 
     def __init__(self, name: str, ins: Sequence[SSAValue], outs: Sequence[StreamType], body: Region) -> None:
         super().__init__(
@@ -470,7 +478,11 @@ class StageOp(IRDLOperation):
 @irdl_op_definition
 class GatherOp(IRDLOperation):
     """Reads rows of an off-chip table at indices that arrive as a stream: tile `i` of the output is the table's rows at
-    index tile `i`. Rows are along dim 0; negative indices count from the end; an index out of range is a run-time error.
+    index tile `i`. Rows are along dim 0; negative indices count from the end; an index out of range is a run-time
+    error.
+
+        %rows = dataflow.gather %table[%i] : tensor<100x8xf32>, !dataflow.stream<tensor<4xi64>>
+          -> !dataflow.stream<tensor<4x8xf32>>
     """
 
     name = "dataflow.gather"
@@ -496,8 +508,8 @@ class GatherOp(IRDLOperation):
 
 @irdl_op_definition
 class ScatterOp(IRDLOperation):
-    """The tensor `base` with rows replaced: row `index` (dim 0) becomes the tile that arrives with that index. The runtime
-    updates in place when base and result are the same state."""
+    """The tensor `base` with rows replaced: row `index` (dim 0) becomes the tile that arrives with that index. The
+    runtime updates in place when base and result are the same state."""
 
     name = "dataflow.scatter"
     base = operand_def(AnyTensor)

@@ -9,8 +9,8 @@ from headrace.dialects.support.access import Stream, View
 
 
 def footprint(sizes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """A set of addresses given by (count, stride) pairs, in a form that is equal for equal dense nests: repeats dropped,
-    sorted by stride, neighbours merged."""
+    """A set of addresses given by (count, stride) pairs, in a form that is equal for equal dense nests: repeats
+    dropped, sorted by stride, neighbours merged."""
     live = sorted(((n, s) for n, s in sizes if n > 1 and s), key=lambda x: abs(x[1]))
     found: list[tuple[int, int]] = []
     for n, s in live:
@@ -28,7 +28,8 @@ def _inner(stream: Stream, view: View, frames: int) -> tuple[tuple[int, int], ..
 
 
 def common_frames(buffer: BufferOp) -> int:
-    """The most outer loops that all ports share, each frame of the readers lying within the same frame of the writer."""
+    """The most outer loops that all ports share, each frame of the readers lying within the same frame of the
+    writer."""
     ports = buffer.ports
     writers = ports[: len(buffer.ins)]
     most = min(len(stream.time) for stream, _ in ports)

@@ -48,8 +48,10 @@ class BankMemoriesPass(Pass):
         if not units:
             found.add(
                 "buffer-too-large",
-                f"bank-memories: a buffer of {op.buffer_type} does not spread over memory units of {device.pmu.bytes} bytes",
-                why=f"it holds {held_bytes(op, frames, copies)} bytes and its longest free dim has {extent} indices to share",
+                f"bank-memories: a buffer of {op.buffer_type} does not spread over memory units of {device.pmu.bytes} "
+                "bytes",
+                why=f"it holds {held_bytes(op, frames, copies)} bytes and its longest free dim has {extent} indices to "
+                "share",
                 fix="make tiles smaller, or cut the section",
                 location=locations.of(op),
             )

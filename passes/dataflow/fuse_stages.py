@@ -111,8 +111,7 @@ class _Fuser:
         outs = [maker.outs[i].type for i in kept] + [r.type for r in stage.outs]
         merged = StageOp(maker.sym.data, ins, outs, Region(block))  # pyright: ignore[reportArgumentType]
         merged.location = where
-        assert (parent := stage.parent_block()) is not None
-        parent.insert_op_before(merged, stage)
+        self.section.body.block.insert_op_before(merged, stage)
         for new, old in zip(merged.outs, [*(maker.outs[i] for i in kept), *stage.outs], strict=True):
             old.replace_all_uses_with(new)
         self.position[merged] = self.position[maker]
@@ -142,8 +141,7 @@ class _Fuser:
                 buffer.fill.value.data,
             )
             smaller.location = buffer.location
-            assert (parent := buffer.parent_block()) is not None
-            parent.insert_op_before(smaller, buffer)
+            self.section.body.block.insert_op_before(smaller, buffer)
             self.position[smaller] = self.position[buffer]
             for (old, _), new in zip(rest, smaller.outs, strict=True):
                 old.replace_all_uses_with(new)

@@ -43,7 +43,7 @@ class SizeBuffersPass(Pass):
     whose reader needs another order holds the whole tensor. Where paths of different length meet again, the short
     path's buffers get the least copies with which the section runs through.
 
-        dataflow.buffer [512, 768] (…) to (…) : …   =>   dataflow.buffer [512, 768] (…) to (…) {frames = 1, copies = 2} : …
+        dataflow.buffer [512, 768] (…) to (…) : …   =>   dataflow.buffer [512, 768] (…) to (…) {frames = 1, copies = 2}
     """
 
     name = "size-buffers"

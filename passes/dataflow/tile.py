@@ -65,7 +65,8 @@ class Choice:
 
 
 def choose(body: Body, steps: int, rows: int) -> Choice:
-    """Loops of a stage: outer dims first until `steps` iterations; the innermost looped dim keeps `rows` indices a tile.
+    """Loops of a stage: outer dims first until `steps` iterations; the innermost looped dim keeps `rows` indices a
+    tile.
 
     The last dim (columns) is not looped, unless a contraction has fewer than `rows` rows in all: then its columns are,
     so that the weights stream past the few rows. A window axis is looped only where windows do not run across channels.
@@ -148,15 +149,16 @@ class _Tiler:
             self.streams[rows] = _rows(stream_of(rows), count)
 
     def _load(self, op: LoadOp) -> Stream:
-        """A load follows its only reader when that reader takes every tile once and in order; else it goes by chunks."""
+        """A load follows its only reader when that reader takes every tile once and in order; else it goes by
+        chunks."""
         stream = stream_of(op.out)
         uses = [use.operation for use in op.out.uses]
         if len(uses) == 1 and isinstance(buffer := uses[0], BufferOp) and len(buffer.outs) == 1:
             read = self.streams.get(buffer.outs[0], stream_of(buffer.outs[0]))
             whole = identity(buffer.buffer_type.shape)
-            if read.partitions and read.full_shape == stream.tile:
-                if views(buffer.out_views)[0] == whole and views(buffer.in_views)[0] == whole:
-                    return read
+            direct = views(buffer.out_views)[0] == whole and views(buffer.in_views)[0] == whole
+            if direct and read.partitions and read.full_shape == stream.tile:
+                return read
         most = self.chunk // dtypes.byte_size(stream.dtype)
         return chunks(stream, most, self.steps)
 
