@@ -70,7 +70,9 @@ class Iree:
 
     def version(self) -> str:
         """What iree-compile says about itself, one line."""
-        text = subprocess.run([self.tool("iree-compile"), "--version"], capture_output=True, text=True, check=False).stdout
+        text = subprocess.run(
+            [self.tool("iree-compile"), "--version"], capture_output=True, text=True, check=False
+        ).stdout
         return next((x.strip() for x in text.splitlines() if "version" in x.lower()), "unknown")
 
     def compile(self, model: Path, folder: Path) -> dict[str, float]:
@@ -135,7 +137,9 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--only", default="", help="comma-separated model names")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", default="sn40l")
-    parser.add_argument("--iree-python", type=Path, default=None, help="interpreter of an environment with IREE's compiler")
+    parser.add_argument(
+        "--iree-python", type=Path, default=None, help="interpreter of an environment with IREE's compiler"
+    )
     parser.add_argument("--iree-flags", choices=sorted(IREE_FLAGS), default="O3-data-tiling")
     parser.add_argument("--peer-only", action="store_true", help="time IREE alone")
     parser.add_argument("--gate", type=float, default=None, help="fail when a ratio is above this")
@@ -166,9 +170,21 @@ def run(options: argparse.Namespace) -> int:
         print(f"# {iree.version()}; flags {' '.join(iree.flags)}")
     ours = None
     if not options.peer_only:
-        ours = [sys.executable, "-m", "headrace.tools.headrace", "compile", "{model}", "-o", "{out}", "--device", options.device]
+        ours = [
+            sys.executable,
+            "-m",
+            "headrace.tools.headrace",
+            "compile",
+            "{model}",
+            "-o",
+            "{out}",
+            "--device",
+            options.device,
+        ]
     around = environment()
-    print(f"# {around['cpu']}, load {around['load']:.2f}; CPU seconds of cold processes and their children, medians of {options.rounds}")
+    print(
+        f"# {around['cpu']}, load {around['load']:.2f}; CPU seconds of cold processes and their children, medians of {options.rounds}"
+    )
     print(f"# {'model':10} {'ours':>8} {'IREE':>8} {'import':>8} {'ratio':>8}")
     rows: list[Row] = []
     for model in models:
@@ -182,7 +198,9 @@ def run(options: argparse.Namespace) -> int:
     if ratios:
         print(f"# geometric mean {geometric_mean(ratios):.3f}, worst {max(ratios):.2f}")
     if options.json is not None:
-        options.json.write_text(json.dumps({"environment": around, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        options.json.write_text(
+            json.dumps({"environment": around, "rows": [asdict(row) for row in rows]}, indent=1) + "\n"
+        )
     if any(row.problem for row in rows):
         return 1
     return int(options.gate is not None and (not ratios or max(ratios) > options.gate))
