@@ -119,7 +119,7 @@ def _read(model: Source, shape_only: bool) -> Graph:
         raise CompileError(
             "bad-model", f"cannot import a {type(model).__name__}", fix="give a path or an onnx.ModelProto"
         )
-    initializers = [(tensor, None) for tensor in model.graph.initializer]
+    initializers: list[tuple[Any, wire.Span | None]] = [(x, None) for x in model.graph.initializer]
     return _check(wire.Model(model, initializers, None, model.graph.name), shape_only)
 
 
@@ -445,17 +445,20 @@ def _convert(
         _refuse(spec, Refused(f"attribute {', '.join(unread)} is not known"), coverage, errors, shapes)
         return nothing
     results = [found] if isinstance(found, Value) else list(found)
-    named_results = {name: x for name, x in zip(spec.proto.output, results, strict=False) if name and x is not None}
-    missing = [name for name in nothing if name not in named_results]
+    made: dict[str, Value] = {}
+    for name, value in zip(spec.proto.output, results, strict=False):
+        if name and value is not None:
+            made[name] = value
+    missing = [name for name in nothing if name not in made]
     if missing:
         _refuse(spec, Refused(f"its result '{missing[0]}' is not supported"), coverage, errors, shapes)
         return nothing
     status = "decomposed" if len(node.made) > 1 else "supported"
     coverage.add(spec.op_type, spec.name, status, f"as {', '.join(node.made)}" if len(node.made) > 1 else "", shapes)
-    for name, value in named_results.items():
+    for name, value in made.items():
         if value.ssa is None and value.ref is None:
             value.name = name
-    return named_results
+    return {**made}
 
 
 def _finish(

@@ -165,7 +165,7 @@ def parse(data: memoryview) -> tuple[Any, list[tuple[Any, Span | None]]]:
     return model, initializers
 
 
-def open_map(path: str | os.PathLike[str]) -> memoryview:
+def open_map(path: str | Path) -> memoryview:
     """A file as read-only memory; empty when the file is. `OSError` when it cannot be opened."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
@@ -173,13 +173,14 @@ def open_map(path: str | os.PathLike[str]) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def read(path: str | os.PathLike[str]) -> Model:
+def read(path: str | Path) -> Model:
     """Open an ONNX file. `CompileError` when there is no such file or it is not a whole ONNX model."""
-    name = os.path.basename(os.fspath(path))
+    file = Path(path)
+    name = file.name
     try:
-        data = open_map(path)
+        data = open_map(file)
     except OSError as error:
-        raise CompileError("no-such-file", f"cannot read '{os.fspath(path)}': {error.strerror or error}") from None
+        raise CompileError("no-such-file", f"cannot read '{file}': {error.strerror or error}") from None
     try:
         proto, initializers = parse(data)
     except WireError as error:
@@ -191,7 +192,7 @@ def read(path: str | os.PathLike[str]) -> Model:
     else:
         if proto.ir_version <= 0 and not proto.opset_import:
             raise not_onnx(name, "it has neither an ir_version nor an opset_import")
-        return Model(proto, initializers, Path(path).resolve().parent, name)
+        return Model(proto, initializers, file.resolve().parent, name)
     raise not_onnx(name, reason)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from typing import TypeVar
 
 from headrace.frontends.onnx.node import Node, Value
 
@@ -26,13 +27,14 @@ FAMILIES = (
 )
 
 Convert = Callable[[Node], "Value | Sequence[Value | None]"]
+T = TypeVar("T", bound=Convert)
 _table: dict[str, Convert] = {}
 
 
-def converts(*op_types: str) -> Callable[[Convert], Convert]:
+def converts(*op_types: str) -> Callable[[T], T]:
     """Register the conversion of ONNX ops of the standard domain."""
 
-    def register(convert: Convert) -> Convert:
+    def register(convert: T) -> T:
         _table.update(dict.fromkeys(op_types, convert))
         return convert
 

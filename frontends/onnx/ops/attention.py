@@ -52,7 +52,7 @@ def _attend(n: Node, q: Value, k: Value, v: Value) -> Value:
     softcap, scale = n.float("softcap", 0.0), n.float("scale", None)
     scale = 1 / sqrt(max(q.shape[-1], 1)) if scale is None else scale
     keep, mask = _masks(n, q.shape[2], k.shape[2], q.dtype)
-    causal = n.flag("is_causal") and keep is None and not softcap
+    causal = n.flag("is_causal") and keep is None and softcap <= 0
     if causal:
         keys = None
     else:
@@ -63,7 +63,7 @@ def _attend(n: Node, q: Value, k: Value, v: Value) -> Value:
         mask = n.op("select", keys, mask, n.scalar(float("-inf"), q.dtype))
     elif keys is not None:
         mask = keys
-    if softcap:
+    if softcap > 0:
         y = _capped(n, q, k, v, mask, scale, softcap)
     else:
         operands = (q, k, v) if mask is None else (q, k, v, mask)
@@ -157,7 +157,7 @@ def _rotary(n: Node) -> Value:
     half = d // 2
     if positions is not None:
         cos, sin = (n.op("gather", c, positions, axis=0) for c in (cos, sin))
-    if cos.rank != 3 or cos.shape[-1] < half:
+    if x.rank != 4 or cos.rank != 3 or sin.rank != 3 or min(cos.shape[-1], sin.shape[-1]) < half:
         raise Refused(f"its cache is {cos.type}, for {half} pairs of features", code="bad-node")
     cos, sin = (n.slice(c, 2, 0, half) if c.shape[-1] > half else c for c in (cos, sin))
     cos, sin = (n.reshape(c, (c.shape[0], 1, *c.shape[1:])) for c in (cos, sin))

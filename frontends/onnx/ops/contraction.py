@@ -63,7 +63,8 @@ def _pads(
         return (0,) * (2 * len(size))
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         raise Refused(f"auto_pad is {mode!r}", code="bad-node")
-    small, large = [], []
+    small: list[int] = []
+    large: list[int] = []
     for length, k, stride, dilation in zip(size, kernel, strides, dilations, strict=True):
         total = max((-(-length // stride) - 1) * stride + (k - 1) * dilation + 1 - length, 0)
         small.append(total // 2)

@@ -68,6 +68,8 @@ def _sign(n: Node) -> Value:
 @converts("IsInf")
 def _is_inf(n: Node) -> Value:
     x, positive, negative = n[0], n.flag("detect_positive", True), n.flag("detect_negative", True)
+    if not dtypes.is_float(x.dtype):
+        raise Refused(f"{x.type} has no infinities", code="bad-node")
     if positive and negative:
         return n.op("is_inf", x)
     if positive or negative:

@@ -66,7 +66,7 @@ def _range(n: Node) -> Value:
     if count <= HOST_LIMIT:
         import numpy as np
 
-        return n.constant((start + delta * np.arange(count)).astype(dtypes.to_numpy(dtype)))
+        return n.constant(np.asarray(start + delta * np.arange(count), dtypes.to_numpy(dtype)))
     steps = n.op("iota", shape=(count,), dtype=dtype, axis=0)
     return n.op("add", n.op("mul", steps, n.scalar(delta, dtype)), n.scalar(start, dtype))
 

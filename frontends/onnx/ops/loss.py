@@ -22,7 +22,7 @@ def _softmax_cross_entropy(n: Node) -> Sequence[Value]:
 def _loss(n: Node, logs: Value, target: Value, weight: Value | None) -> Value:
     """-weight[target] · logs[target] along dim 1; classes equal to ignore_index count nothing."""
     ignore, reduction = n.int("ignore_index", None), n.string("reduction", "mean")
-    if logs.rank != target.rank + 1 or reduction not in ("none", "sum", "mean"):
+    if target.rank < 1 or logs.rank != target.rank + 1 or reduction not in ("none", "sum", "mean"):
         raise Refused(f"target {target.type} does not fit {logs.type}, or reduction is '{reduction}'", code="bad-node")
     target = target if target.dtype in ("i32", "i64") else n.cast(target, "i64")
     counts: Value | None = None

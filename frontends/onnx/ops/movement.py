@@ -253,6 +253,7 @@ def _trilu(n: Node) -> Value:
         raise Refused(f"{x.type} has no matrices", code="bad-node")
     k = 0 if operand is None else n.one_int(operand, "k")
     rows, columns = x.shape[-2:]
+    k = min(max(k, -rows), columns)
     row = n.op("add", n.op("iota", shape=(rows, 1), dtype="i64", axis=0), n.scalar(k, "i64"))
     column = n.op("iota", shape=(1, columns), dtype="i64", axis=1)
     keep = n.op("greater_equal" if n.flag("upper", True) else "less_equal", column, row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,8 @@ def test_damaged_files_never_give_a_traceback(tmp_path_factory: pytest.TempPathF
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path = tmp_path_factory.getbasetemp() / "damaged.onnx"
     path.write_bytes(content)
-    try:
+    with suppress(CompileError):
         import_onnx(path)
-    except CompileError:
-        pass
 
 
 def test_not_a_model_at_all() -> None:
