@@ -7,6 +7,7 @@ TENSOR = (
     "fuse",  # exporters spell gelu, norms and silu in primitives; a unit runs them whole
     "decompose",  # what is left and no unit runs whole
     "expose-padding",  # so that windows can be cut, and padding becomes part of a buffer
+    "linearize-scatters",  # before folding, which turns its index arithmetic into constants where it can
     "fold-constants",  # transposed weights and the like become derived keys
     "canonicalize",  # folding leaves moves of moves
     "cse",

@@ -360,6 +360,7 @@ class _Program:
             if isinstance(inner.owner, ScatterOp):
                 base = op.ins[op.body.block.args.index(inner.owner.base)]  # pyright: ignore[reportArgumentType]
                 place = self._place(base, at, tied)
+                self._check_owned(op, place)
             else:
                 place = tied.get(result) or (
                     self._region(f"{op.sym.data}.out{i}", "temp", tt(result), location=inner.owner.location),
@@ -370,6 +371,18 @@ class _Program:
         launch = LaunchOp(op.sym.data, places, self.mode)
         launch.location = op.location if caller is None else locations.call_site(op.location, caller)
         self.launches.append(launch)
+
+    def _check_owned(self, op: SectionOp, place: Place) -> None:
+        """A write in place needs memory that is the program's own: nothing else may want the old rows."""
+        region = self.regions[place[0]]
+        if region.kind.data == "weight":
+            raise CompileError(
+                "write-to-weight",
+                f"convert-dataflow-to-rdu: section \"{op.sym.data}\" writes rows of weight '{region.key.data}' in place",
+                why="weights are shared and read-only",
+                fix="make it a state: an input and an output named with --state",
+                location=locations.of(op),
+            )
 
 
 def _lost(value: SSAValue) -> Place:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from headrace.dialects.dataflow.ops import (
     BufferOp,
@@ -81,6 +81,28 @@ def _is_scalar_constant(value: SSAValue) -> bool:
     return isinstance(op, ConstantOp) and prod(tt(value).shape) == 1
 
 
+def is_state_write(op: Operation) -> bool:
+    """Whether an op replaces rows of a function argument that nothing reads afterwards: it is done in place."""
+    if op.name != "tensor.scatter_nd" or attributes_of(op).get("reduction", "none") != "none":
+        return False
+    data, indices, rows = op.operands
+    whole, index = tt(data), tt(indices)
+    if len(index.shape) != 2 or index.shape[1] != 1 or tt(rows).shape != (index.shape[0], *whole.shape[1:]):
+        return False
+    base = resolve(data)
+    if not isinstance(base.root, BlockArgument) or not base.contiguous or whole.elements != tt(base.root).elements:
+        return False
+    block = op.parent_block()
+    assert block is not None
+    before = True
+    for other in block.ops:
+        if other is op:
+            before = False
+        elif not before and not is_movement(other) and any(base.root in bases(v) for v in other.operands):
+            return False
+    return True
+
+
 class _Section:
     """Plans one section: which nodes, which memories, which loads; then writes it."""
 
@@ -122,21 +144,19 @@ class _Section:
         return True
 
     def _offchip_scatter(self, op: Operation) -> bool:
-        """Rows of an external tensor replaced at run-time indices: `scatter_nd` with one index per row."""
-        if op.name != "tensor.scatter_nd" or attributes_of(op).get("reduction", "none") != "none":
+        """Rows of a function argument replaced at run-time indices, in place: `scatter_nd` with one index per row."""
+        if not is_state_write(op):
             return False
-        data, indices, rows = op.operands
-        base = resolve(data, self.is_own)
-        index, whole = tt(indices), tt(data)
-        if self.is_own(base.root) or base.root is not data or index.shape[-1:] != (1,):
-            return False
-        if len(index.shape) != 2 or tt(rows).shape != (index.shape[0], *whole.shape[1:]):
-            return False
+        _, indices, rows = op.operands
+        data, index = op.operands[0], tt(indices)
         node = _Node("scatter", (op,), [], (), [], op.location, table=data, result=op.results[0])
-        flat = resolve(indices, self.is_own)
-        memory = self._root_memory(flat.root)
-        column = Ref(flat.root, View(flat.view.offset, flat.view.strides[:1]), index.shape[:1])
-        node.inputs = [self._reader(memory, column.view, TT(index.shape[:1], index.dtype)), self.read(rows)]
+        flat = resolve(indices, self.is_root)
+        column = View(flat.view.offset, flat.view.strides[:1])
+        if self._is_external(flat.root) and not flat.contiguous:
+            index_reader = self._read_part(Ref(flat.root, column, index.shape[:1]), TT(index.shape[:1], index.dtype))
+        else:
+            index_reader = self._reader(self._root_memory(flat.root), column, TT(index.shape[:1], index.dtype))
+        node.inputs = [index_reader, self.read(rows)]
         self.nodes.append(node)
         self.scattered[op.results[0]] = node
         return True
@@ -255,8 +275,10 @@ class _Section:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def write(self, mapped: dict[SSAValue, SSAValue], results: Sequence[SSAValue], location: Location) -> SectionOp:
-        """The section op; `mapped` gives the new values of externals, `results` the values it must return."""
+    def write(
+        self, outside: Callable[[SSAValue], SSAValue], results: Sequence[SSAValue], location: Location
+    ) -> SectionOp:
+        """The section op; `outside` gives the new values of externals, `results` the values it must return."""
         externals = list(
             dict.fromkeys(
                 [s.external for s in self.loads.values() if s.external is not None]
@@ -281,7 +303,7 @@ class _Section:
             values.append(op.tensor)
         self.block.add_op(YieldOp(values))
         self.block.last_op.location = location  # pyright: ignore[reportOptionalMemberAccess]
-        section = SectionOp(self.name, [mapped[v] for v in externals], [v.type for v in values], Region(self.block))
+        section = SectionOp(self.name, [outside(v) for v in externals], [v.type for v in values], Region(self.block))
         section.location = location
         return section
 
@@ -365,6 +387,10 @@ def _where(value: SSAValue, default: Location | None) -> Location:
     return locations.named(hint or "argument")
 
 
+def _ends_section(op: Operation) -> bool:
+    return _is_call(op) or isinstance(op, func.ReturnOp)
+
+
 def _is_call(op: Operation) -> bool:
     return isinstance(op, func.CallOp)
 
@@ -417,16 +443,22 @@ class _Function:
         ops = list(block.ops)
         self._constants_to_weights(ops)
         ops = list(block.ops)
-        segment = 0
         self.segments: list[list[Operation]] = [[]]
         barriers: list[Operation] = []
+        written: set[SSAValue] = set()  # states written in the open section: what reads them comes after it
         for op in ops:
             if _is_call(op) or isinstance(op, func.ReturnOp):
                 barriers.append(op)
-                segment += 1
                 self.segments.append([])
+                written.clear()
             elif not isinstance(op, WeightOp | ConstantOp) and not is_movement(op):
-                self.segments[segment].append(op)
+                if written and any(b in written for v in op.operands for b in bases(v)):
+                    barriers.append(op)
+                    self.segments.append([])
+                    written.clear()
+                self.segments[-1].append(op)
+                if is_state_write(op):
+                    written.add(op.results[0])
         self.of: dict[Operation, int] = {op: i for i, part in enumerate(self.segments) for op in part}
         exports: list[dict[SSAValue, None]] = [{} for _ in self.segments]
         sinks: dict[SSAValue, int] = {}
@@ -436,7 +468,7 @@ class _Function:
                     self._export_bases(value, i, exports)
         private = self.name != "main"
         for i, op in enumerate(barriers):
-            for value in op.operands:
+            for value in op.operands if _ends_section(op) else ():
                 returned = private and isinstance(op, func.ReturnOp)
                 if _kept_outside(value) and not (returned and _is_part(value)):
                     self._export_bases(value, -1, exports)
@@ -501,7 +533,9 @@ class _Function:
         number = 0
         for i, barrier in enumerate(barriers):
             if self.segments[i] or exports[i]:
-                number = self._section(i, number, mapped, new, exports[i])
+                number = self._section(i, number, mapped, outside, new, exports[i])
+            if not _ends_section(barrier):
+                continue  # a compute op that reads a state: it only parts the sections
             for value in barrier.operands:
                 outside(value)
             new.append(barrier.clone(mapped))
@@ -521,6 +555,7 @@ class _Function:
         i: int,
         number: int,
         mapped: dict[SSAValue, SSAValue],
+        outside: Callable[[SSAValue], SSAValue],
         new: list[Operation],
         exports: dict[SSAValue, None],
     ) -> int:
@@ -530,7 +565,7 @@ class _Function:
         for value in exports:
             section.store(value)
         where = locations.fuse(op.location for op in self.segments[i])
-        made = section.write(mapped, list(exports), where)
+        made = section.write(outside, list(exports), where)
         new.append(made)
         mapped.update(zip(exports, made.outs, strict=True))
         return number + 1
