@@ -225,3 +225,91 @@ def array_text(found: Mapping[str, Any]) -> str:
         line += f"  min {found['min']:.6g}  max {found['max']:.6g}  mean {found['mean']:.6g}"
         line += "" if found["finite"] else "  (not all finite)"
     return line
+
+
+def check_inputs(ports: Sequence[Any], arrays: Mapping[str, Array]) -> None:
+    """Refuse arrays that are missing, unknown, or of another type than their port (`name`, `type`); all at once."""
+    from headrace.dialects.support.diagnostics import nearest
+    from headrace.dialects.support.dtypes import from_numpy
+
+    found = Collector()
+    for port in ports:
+        array = arrays.get(port.name)
+        want = type_text(*port.type)
+        if array is None:
+            found.add("bad-input", f"input '{port.name}' of {want} is missing")
+        elif (have := type_text(array.shape, from_numpy(array.dtype))) != want:
+            found.add("bad-input", f"input '{port.name}' is {have}, expected {want}")
+    names = [port.name for port in ports]
+    for name in arrays:
+        if name not in names:
+            found.add("bad-input", f"no input '{name}'", fix=nearest(name, names))
+    found.raise_if_any()
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 launch`, `3 launches`."""
+    ending = "" if count == 1 else "es" if noun.endswith(("ch", "s", "x")) else "s"
+    return f"{count} {noun}{ending}"
+
+
+def profile_json(exe: Any) -> Any:
+    """What a run of an executable costs, as plain data."""
+    return structure(exe.program)
+
+
+def profile_text(exe: Any, top: int = 20) -> str:
+    """What a run of an executable costs, for people: at most `top` rows."""
+    return structure_text(structure(exe.program), top)
+
+
+def structure(program: Any) -> list[dict[str, Any]]:
+    """What each launch of a program occupies on the chip, without time: units, flows, links, and groups of units with
+    the ops that they run."""
+    found: list[dict[str, Any]] = []
+    for number, config in enumerate(program.configs):
+        launches = [launch for launch in program.launches if launch.config == number]
+        groups = [
+            {
+                "unit": unit.name,
+                "kind": unit.kind,
+                "sites": len(unit.sites),
+                "mode": getattr(unit, "mode", ""),
+                "ops": [op.name.removeprefix("tensor.") for op in getattr(unit, "ops", ())],
+                "location": unit.location,
+            }
+            for unit in config.units
+        ]
+        found.append(
+            {
+                "config": config.name,
+                "launches": len(launches),
+                "units": {
+                    kind: sum(len(u.sites) for u in config.units if u.kind == kind) for kind in ("pcu", "pmu", "agcu")
+                },
+                "flows": len(config.flows),
+                "connections": sum(len(flow.pairs) for flow in config.flows),
+                "hops": sum(len(flow.links) for flow in config.flows),
+                "groups": groups,
+            }
+        )
+    return found
+
+
+def structure_text(found: Sequence[Mapping[str, Any]], top: int) -> str:
+    """`structure` for people."""
+    lines: list[str] = []
+    for one in found:
+        units = ", ".join(f"{count} {kind.upper()}" for kind, count in one["units"].items())
+        hops = one["hops"] / max(1, one["connections"])
+        lines.append(
+            f"{one['config']}: {plural(one['launches'], 'launch')}, {units}, {plural(one['flows'], 'flow')} over "
+            f"{plural(one['connections'], 'connection')} of {hops:.1f} hops on average"
+        )
+        groups = [group for group in one["groups"] if group["kind"] == "pcu"]
+        rows = [("  units", "mode", "ops", "model op")]
+        rows += [(f"  {g['sites']}", g["mode"], " ".join(g["ops"]), g["location"]) for g in groups[:top]]
+        lines.append(table(rows, 4))
+        if len(groups) > top:
+            lines.append(f"  and {len(groups) - top} more groups")
+    return "\n".join(lines)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @common.json_option
 def command(name: str | None, as_json: bool) -> None:
-    """List the devices; with NAME (or a .toml file), every number of that one, with its source or why it is inferred."""
+    """List the devices; with NAME (or a .toml file), every number of that one and where it comes from."""
     from headrace.dialects.machine.device import device_bases, device_names, load_device
 
     if name is None:

@@ -1,0 +1,111 @@
+"""References to compare a model with: recorded outputs, ONNX Runtime, or ONNX's own evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from headrace.dialects.support.diagnostics import CompileError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Values by name and who made them; `nodes` lists the value names that each node makes, in the model's order."""
+
+    source: str
+    values: Mapping[str, Array]
+    nodes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+
+
+def outputs_of(
+    model: str,
+    inputs: Mapping[str, Array],
+    recorded: Mapping[str, Array] | None,
+    which: str,
+    names: Sequence[str],
+) -> Reference:
+    """The expected outputs: the recorded ones, else those of a framework."""
+    if recorded is None:
+        source, run = _framework(which)
+        return Reference(source, dict(zip(names, run(model, inputs, list(names)), strict=True)))
+    if set(names) <= set(recorded):
+        return Reference("recorded outputs", {name: recorded[name] for name in names})
+    if len(recorded) != len(names):
+        missing = [name for name in names if name not in recorded]
+        raise CompileError(
+            "bad-inputs",
+            f"--expected has no output {', '.join(map(repr, missing))}",
+            why=f"it has {', '.join(map(repr, recorded))}",
+        )
+    return Reference("recorded outputs, in order", dict(zip(names, recorded.values(), strict=True)))
+
+
+def intermediates_of(model: str, inputs: Mapping[str, Array], which: str) -> Reference:
+    """Every value that the nodes of the model make. `CompileError` when no framework can say."""
+    if not model.endswith(".onnx"):
+        raise CompileError("no-reference", f"no framework runs {model}")
+    proto = _load(model)
+    nodes = {
+        node.name or f"{node.op_type}_{index}": [name for name in node.output if name]
+        for index, node in enumerate(proto.graph.node)
+    }
+    names = list(dict.fromkeys(name for made in nodes.values() for name in made))
+    source, run = _framework(which)
+    return Reference(source, dict(zip(names, run(model, inputs, names), strict=True)), nodes)
+
+
+def _framework(which: str) -> tuple[str, Any]:
+    """The name of a framework and what runs it: (model, inputs, value names) → arrays."""
+    if which == "onnxruntime" and find_spec("onnxruntime") is None:
+        raise CompileError(
+            "no-reference", "onnxruntime is not installed", fix="install it, or --reference onnx, or --expected NPZ"
+        )
+    if which != "onnx" and find_spec("onnxruntime") is not None:
+        return "ONNX Runtime", _onnxruntime
+    return "ONNX's reference evaluator", _onnx
+
+
+def _load(model: str) -> Any:
+    import onnx
+
+    return onnx.load(model)
+
+
+def _onnx(model: str, inputs: Mapping[str, Array], names: list[str]) -> list[Array]:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator: Any = ReferenceEvaluator(_load(model))
+    found = evaluator.run(None, dict(inputs), intermediate=True)
+    return [found[name] for name in names]
+
+
+def _onnxruntime(model: str, inputs: Mapping[str, Array], names: list[str]) -> list[Array]:
+    import onnxruntime  # pyright: ignore[reportMissingImports]
+
+    options: Any = onnxruntime.SessionOptions()  # pyright: ignore
+    options.log_severity_level = 3
+    provider = ["CPUExecutionProvider"]
+    session: Any = onnxruntime.InferenceSession(model, options, providers=provider)  # pyright: ignore
+    if not set(names) <= {one.name for one in session.get_outputs()}:
+        session = onnxruntime.InferenceSession(_with_outputs(model, names), options, providers=provider)  # pyright: ignore
+    return session.run(names, dict(inputs))
+
+
+def _with_outputs(model: str, names: Sequence[str]) -> bytes:
+    """The model with more outputs."""
+    import onnx
+
+    proto: Any = _load(model)
+    there = {one.name for one in proto.graph.output}
+    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in there)
+    try:
+        return proto.SerializeToString()
+    except ValueError as error:  # protobuf's limit of 2 GB
+        raise CompileError("no-reference", f"the model is too large to watch its ops: {error}") from None
