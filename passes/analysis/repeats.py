@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 PERIODS = 12  # candidates tried, most voted first
 ROTATIONS = 6  # ways to cut a stretch into periods tried, thinnest cut first
-NEIGHBOURS = 4  # a kind that occurs this often per period still votes for it
+GRAMS = (1, 4, 16)  # lengths of the runs of kinds that vote for a period
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +66,16 @@ class Repeat:
 def stretches(kinds: Sequence[int]) -> list[Stretch]:
     """Tandem repeats of a sequence, the one that saves most first; ties go to the shorter period, then to the earlier.
 
-    Periods are voted for by the distances between occurrences of a kind, so that the search is near linear.
+    Periods are voted for by the distances between occurrences of a kind, and of short runs of kinds, which are rarer
+    within a period, so that the search is near linear.
     """
-    positions: dict[int, list[int]] = {}
-    for i, kind in enumerate(kinds):
-        positions.setdefault(kind, []).append(i)
     votes: Counter[int] = Counter()
-    for at in positions.values():
-        for near in range(1, NEIGHBOURS + 1):
-            votes.update(b - a for a, b in zip(at, at[near:], strict=False))
+    for size in GRAMS:
+        positions: dict[Hashable, list[int]] = {}
+        for i in range(len(kinds) - size + 1):
+            positions.setdefault(tuple(kinds[i : i + size]), []).append(i)
+        for at in positions.values():
+            votes.update(b - a for a, b in pairwise(at))
     found: list[Stretch] = []
     for period, _ in sorted(votes.items(), key=lambda item: (-item[1], item[0]))[:PERIODS]:
         found += _runs(kinds, period)

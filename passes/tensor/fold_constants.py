@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xdsl.context import Context
@@ -148,11 +148,16 @@ class _Derivation:
     journal: Journal | None
     kept: set[Operation]
     """Ops that stay in the program."""
+    loads: dict[str, list[WeightOp]] = field(default_factory=dict[str, list[WeightOp]])
+    """The weights of the block by key."""
 
     def run(self) -> bool:
         candidates = self.candidates()
         if not candidates:
             return False
+        for op in self.block.ops:
+            if isinstance(op, WeightOp):
+                self.loads.setdefault(op.key.data, []).append(op)
         while True:
             chains = [self.chain(value) for value in self.frontier(candidates)]
             before = len(self.kept)
@@ -241,8 +246,7 @@ class _Derivation:
     def needed_whole(self, name: str, chains: Iterable[_Chain]) -> bool:
         """Whether something besides the views of a weight needs it."""
         inside = {op for chain in chains for op in chain.ops}
-        same = (op for op in self.block.ops if isinstance(op, WeightOp) and op.key.data == name)
-        return any(use.operation not in inside for op in same for use in op.result.uses)
+        return any(use.operation not in inside for op in self.loads[name] for use in op.result.uses)
 
     def keep(self, ops: Iterable[Operation], reason: str) -> None:
         for op in ops:
