@@ -1,5 +1,4 @@
-"""Memory of a bound program: one aligned block shared by arrays that are not live at the same time, and a pool for
-the scratch of single calls."""
+"""Memory of a bound program: one aligned block shared by arrays that are not live at the same time."""
 
 from __future__ import annotations
 
@@ -56,42 +55,3 @@ def pack(requests: Sequence[Request]) -> tuple[list[int], int]:
 
 def _round(nbytes: int) -> int:
     return -(-nbytes // ALIGN) * ALIGN
-
-
-class Pool:
-    """Scratch that lasts for one group of calls: `take` gives arrays, `reset` lets the next group use the same
-    memory.
-
-    Arrays taken between two resets never overlap; those taken after a reset overlap earlier ones.
-    """
-
-    def __init__(self, block: int = 1 << 20) -> None:
-        self._block = block
-        self._blocks: list[Array] = []
-        self._current = 0
-        self._used = 0
-
-    def take(self, shape: Sequence[int], dtype: Any) -> Array:
-        """An uninitialised array on a cache line."""
-        dtype = np.dtype(dtype)
-        count = 1
-        for n in shape:
-            count *= n
-        nbytes = count * dtype.itemsize
-        while True:
-            if self._current == len(self._blocks):
-                self._blocks.append(aligned(max(self._block, _round(nbytes))))
-            block = self._blocks[self._current]
-            if self._used + nbytes <= block.nbytes:
-                at, self._used = self._used, self._used + _round(nbytes)
-                return np.ndarray(tuple(shape), dtype, block, at)
-            self._current, self._used = self._current + 1, 0
-
-    def reset(self) -> None:
-        """Start handing out the same memory again."""
-        self._current = self._used = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(block.nbytes for block in self._blocks)

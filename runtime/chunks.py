@@ -25,39 +25,43 @@ again."""
 def form_groups(plan: ConfigPlan) -> None:
     """Rewrite the actions of a plan: neighbouring runs become groups where that keeps their traffic in cache."""
     actions: list[Action] = []
-    i = 0
-    while i < len(plan.actions):
-        action = plan.actions[i]
+    rest = list(plan.actions)
+    while rest:
+        action = rest.pop(0)
         if not isinstance(action, Run):
             actions.append(action)
-            i += 1
             continue
-        runs, loops = _extend(plan, i)
+        runs, loops = _extend(plan, action, rest)
         chunk = _choose(plan, runs, loops)
         while chunk is None and len(runs) > 1:  # without the last run more loops may be shared
             runs = runs[:-1]
             loops = _shared(plan, runs)
             chunk = _choose(plan, runs, loops)
-        if chunk is None:
-            actions.append(runs[0])
-            i += 1
+        if chunk is None or len(runs) == 1:
+            if chunk is not None:
+                action.loops, action.block = chunk
+            actions.append(action)
             continue
         for run in runs:
             run.loops, run.block = chunk
-        actions.append(Group(runs) if len(runs) > 1 else runs[0])
-        i += len(runs)
+        passed = rest[: next(i for i, a in enumerate(rest) if a is runs[-1]) + 1]
+        actions.extend(a for a in passed if not isinstance(a, Run))  # these need nothing of the group
+        actions.append(Group(runs))
+        del rest[: len(passed)]
     plan.actions = actions
     _shrink(plan)
 
 
-def _extend(plan: ConfigPlan, start: int) -> tuple[list[Run], int]:
-    """The longest sequence of runs from `start` that share outer loops, each using what an earlier one made."""
-    first = plan.actions[start]
-    assert isinstance(first, Run)
+def _extend(plan: ConfigPlan, first: Run, rest: Sequence[Action]) -> tuple[list[Run], int]:
+    """The longest sequence of runs from `first` that share outer loops, each using what an earlier one made. Between
+    them may lie copies that use nothing of theirs: those can go first."""
     runs, loops = [first], _shared(plan, [first])
-    for action in plan.actions[start + 1 :]:
+    for action in rest:
+        used = {p for run in runs for p in plan.touches(run)}
         if not isinstance(action, Run):
-            break
+            if used & set(plan.touches(action)):
+                break
+            continue
         longer = _shared(plan, [*runs, action])
         if longer == 0 or not _made(runs) & {b.end.place for b in action.inputs.values()}:
             break
@@ -99,12 +103,10 @@ def _aligned(plan: ConfigPlan, place: int, loops: int) -> int:
 def _choose(plan: ConfigPlan, runs: Sequence[Run], loops: int) -> tuple[int, int] | None:
     """Number of outer loops to run one after the other and the block of the last; None to run everything at once."""
     need = max(run.loops for run in runs)
+    if len(runs) == 1:
+        return (need, 1) if need else None  # within a run the kernels cut what goes from op to op
     if need > loops:
         return None
-    if len(runs) == 1 and need:
-        least: tuple[int, int] | None = (need, 1)
-    else:
-        least = None
     whole = _traffic(plan, runs)
     if whole <= TARGET and not need:
         return None
@@ -129,7 +131,7 @@ def _choose(plan: ConfigPlan, runs: Sequence[Run], loops: int) -> tuple[int, int
         return fits[1]
     if smallest is not None and (need or smallest[0] < whole / 2):
         return smallest[1]
-    return least
+    return None
 
 
 def _traffic(plan: ConfigPlan, runs: Sequence[Run]) -> int:

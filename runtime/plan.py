@@ -21,8 +21,9 @@ from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.shapes import TT
 from headrace.runtime import arena, chain, geometry, literal
 from headrace.runtime.chunks import Group, form_groups
+from headrace.runtime.kernels import Packs, Scratch, bind_chain
 from headrace.runtime.merge import CONSTANT, Unmergeable
-from headrace.runtime.places import End, Key
+from headrace.runtime.places import End, Key, Place
 from headrace.runtime.program import Agcu, Config, Launch, Program
 from headrace.runtime.schedule import Action, ConfigPlan, Copy, Indexed, Run, pcu_at
 
@@ -39,7 +40,8 @@ class Plan:
     regions: list[Array]
     report: list[str]
     arena_bytes: int
-    keep: list[Any]
+    scratch_bytes: int
+    packs: Packs
 
     def run(self) -> None:
         """Run every launch once."""
@@ -85,28 +87,49 @@ def bind_program(
     *,
     literal_only: bool = False,
     plans: Sequence[tuple[Launch, ConfigPlan | str]] | None = None,
-    shared: Sequence[Array | None] | None = None,
+    shared: Plan | None = None,
 ) -> Plan:
     """Allocate all memory and bind every launch. `weights` gives a weight's array by key; `plans` are those of
-    `plan_configs` if at hand; `shared` (regions of another plan of the same program) lends its weight arrays."""
+    `plan_configs` if at hand; `shared` (another plan of the same program) lends its weights."""
     if literal_only:
         plans = [(launch, "literal execution was asked for") for launch in program.launches]
     elif plans is None:
         plans = plan_configs(program)
-    binder = _Binder(program, plans)
-    return binder.bind(weights, shared)
+    binder = _Binder(program, plans, shared.packs if shared is not None else None)
+    return binder.bind(weights, shared.regions if shared is not None else None)
+
+
+class _Margins:
+    """Arrays with cells that nobody writes. They are set once, here; such an array serves several places in turn if
+    those leave the same cells alone."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[Any, list[tuple[int, Array]]] = {}  # (last step in use, array)
+
+    def take(self, place: Place, first: int, last: int) -> Array:
+        """The array of a place that is live from step `first` to `last`; steps come in ascending order."""
+        slots = self._arrays.setdefault((place.signature, place.dtype, place.fill, place.elements), [])
+        for n, (busy, array) in enumerate(slots):
+            if busy < first:
+                slots[n] = (last, array)
+                return array
+        array = arena.aligned(place.nbytes).view(dtypes.to_numpy(place.dtype))
+        array[...] = place.fill
+        slots.append((last, array))
+        return array
 
 
 class _Binder:
     """Binds one program."""
 
-    def __init__(self, program: Program, plans: Sequence[tuple[Launch, ConfigPlan | str]]) -> None:
+    def __init__(self, program: Program, plans: Sequence[tuple[Launch, ConfigPlan | str]], packs: Packs | None) -> None:
         self.program = program
         self.plans = plans
-        self.pool = arena.Pool()
+        self.scratch = Scratch()
+        self.packs = packs if packs is not None else Packs()
 
-    def bind(self, weights: Callable[[str], Array], shared: Sequence[Array | None] | None) -> Plan:
-        regions, own, nbytes, keep = self._allocate(weights, shared)
+    def bind(self, weights: Callable[[str], Array], shared: Sequence[Array] | None) -> Plan:
+        regions, own, nbytes = self._allocate(weights, shared)
         steps: list[Step] = []
         report: list[str] = []
         for i, (launch, plan) in enumerate(self.plans):
@@ -121,102 +144,103 @@ class _Binder:
                 ]
                 steps.append((literal.run_config, (config, views)))
                 continue
-            flats = [params[p.param] if p.param >= 0 else (own[i, k], 0) for k, p in enumerate(plan.places)]
+            none = (np.empty(0, np.uint8), 0)
+            flats = [
+                params[p.param] if p.param >= 0 else (own[i, k], 0) if (i, k) in own else none
+                for k, p in enumerate(plan.places)
+            ]
+            regions_of = [self.program.regions[r].kind for r, _ in launch.args]
+            constant = frozenset(k for k, kind in enumerate(regions_of) if kind == "weight")
             for action in plan.actions:
-                self._bind_action(plan, action, flats, steps)
-        return Plan(steps, regions, report, nbytes, [self.pool, keep])
+                self._bind_action(plan, action, flats, constant, steps)
+        return Plan(steps, regions, report, nbytes, self.scratch.nbytes, self.packs)
 
     # Memory
 
     def _allocate(
-        self, weights: Callable[[str], Array], shared: Sequence[Array | None] | None
-    ) -> tuple[list[Array], dict[tuple[int, int], Array], int, list[Any]]:
-        """Arrays of all regions, and of each launch's own places."""
-        program = self.program
+        self, weights: Callable[[str], Array], shared: Sequence[Array] | None
+    ) -> tuple[list[Array], dict[tuple[int, int], Array], int]:
+        """Arrays of all regions and of each launch's own places (launch, place), and the arena's size in bytes."""
         starts: list[int] = []
-        at = 0
+        end = 0
         for _, plan in self.plans:
-            starts.append(at)
-            at += 1 if isinstance(plan, str) else max(len(plan.actions), 1)
-        end = at
+            starts.append(end)
+            end += 1 if isinstance(plan, str) else len(plan.actions) + 1
         requests: list[arena.Request] = []
-        wanted: list[tuple[str, Any, int, str]] = []  # (what, which, elements, dtype)
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        for i, (launch, plan) in enumerate(self.plans):
-            finish = starts[i] + (1 if isinstance(plan, str) else max(len(plan.actions), 1)) - 1
-            for region, _ in launch.args:
-                first.setdefault(region, starts[i])
-                last[region] = finish
-        states = {program.inputs[k].region for k in range(len(program.inputs))} | {p.region for p in program.outputs}
-        regions: list[Array | None] = [None] * len(program.regions)
-        for r, region in enumerate(program.regions):
+        wanted: list[tuple[int, int, int, str]] = []  # (launch or -1, place or region, elements, dtype)
+        regions: list[Array | None] = [None] * len(self.program.regions)
+        lives = self._region_lives(starts, end)
+        for r, region in enumerate(self.program.regions):
             if region.kind == "weight":
                 given = shared[r] if shared is not None else None
                 regions[r] = given if given is not None else _weight(region.key, region.type, weights)
             elif region.kind == "state":
                 regions[r] = np.zeros(region.type.elements, dtypes.to_numpy(region.type.dtype))
             else:
-                whole = region.kind != "temp" or r in states
-                lives = (0, end) if whole else (first.get(r, 0), last.get(r, 0))
-                requests.append(arena.Request(region.type.elements * dtypes.byte_size(region.type.dtype), *lives))
-                wanted.append(("region", r, region.type.elements, region.type.dtype))
+                nbytes = region.type.elements * dtypes.byte_size(region.type.dtype)
+                requests.append(arena.Request(nbytes, *lives[r]))
+                wanted.append((-1, r, region.type.elements, region.type.dtype))
         own: dict[tuple[int, int], Array] = {}
-        keep: list[Any] = []
-        filled: list[tuple[Any, list[tuple[int, Array]]]] = []
+        margins = _Margins()
         for i, (_, plan) in enumerate(self.plans):
             if isinstance(plan, str):
                 continue
             for k, place in enumerate(plan.places):
-                if place.param >= 0:
+                if place.param >= 0 or place.last < 0:
                     continue
-                lives = (starts[i] + min(place.first, place.last), starts[i] + max(place.last, 0))
+                first, last = starts[i] + place.first, starts[i] + place.last
                 if place.signature is None:
-                    requests.append(arena.Request(place.nbytes, *lives))
-                    wanted.append(("own", (i, k), place.elements, place.dtype))
-                    continue
-                # cells that nobody writes are set here, once: such an array is shared only with its equals
-                key = (place.signature, place.dtype, place.fill, place.elements)
-                slots = next((s for have, s in filled if have == key), None)
-                if slots is None:
-                    filled.append((key, slots := []))
-                for n, (busy, array) in enumerate(slots):
-                    if busy < lives[0]:
-                        slots[n] = (lives[1], array)
-                        own[i, k] = array
-                        break
+                    requests.append(arena.Request(place.nbytes, first, last))
+                    wanted.append((i, k, place.elements, place.dtype))
                 else:
-                    array = arena.aligned(place.nbytes).view(dtypes.to_numpy(place.dtype))
-                    array[...] = place.fill
-                    slots.append((lives[1], array))
-                    own[i, k] = array
+                    own[i, k] = margins.take(place, first, last)
         offsets, nbytes = arena.pack(requests)
         block = arena.aligned(nbytes)
-        block[...] = 0
-        keep.append(block)
-        for (what, which, count, dtype), offset in zip(wanted, offsets, strict=True):
+        for (launch, which, count, dtype), offset in zip(wanted, offsets, strict=True):
             array = np.ndarray((count,), dtypes.to_numpy(dtype), block, offset)
-            if what == "region":
-                regions[which] = array
+            if launch >= 0:
+                own[launch, which] = array
             else:
-                own[which] = array
+                regions[which] = array
+                if self.program.regions[which].kind != "temp":
+                    array[...] = 0
         found = [r for r in regions if r is not None]
         assert len(found) == len(regions)
-        return found, own, nbytes, keep
+        return found, own, nbytes
+
+    def _region_lives(self, starts: Sequence[int], end: int) -> list[tuple[int, int]]:
+        """First and last step at which each region holds something: temporary ones from the first use to the last,
+        those that the caller sees all the time."""
+        lives = [(1 << 30, -1)] * len(self.program.regions)
+        for start, (launch, plan) in zip(starts, self.plans, strict=True):
+            for k, (r, _) in enumerate(launch.args):
+                first, last = (0, 0) if isinstance(plan, str) else (plan.places[k].first, plan.places[k].last)
+                if last >= 0:
+                    lives[r] = min(lives[r][0], start + first), max(lives[r][1], start + last)
+        seen = {port.region for port in (*self.program.inputs, *self.program.outputs)}
+        for r, region in enumerate(self.program.regions):
+            if region.kind != "temp" or r in seen or lives[r][1] < 0:
+                lives[r] = (0, end)
+        return lives
 
     # Actions
 
     def _bind_action(
-        self, plan: ConfigPlan, action: Action, flats: Sequence[tuple[Array, int]], steps: list[Step]
+        self,
+        plan: ConfigPlan,
+        action: Action,
+        flats: Sequence[tuple[Array, int]],
+        constant: frozenset[int],
+        steps: list[Step],
     ) -> None:
         match action:
             case Run():
                 for at in _chunks(plan, action):
-                    steps.extend(self._bind_run(plan, action, at, flats))
+                    steps.extend(self._bind_run(plan, action, at, flats, constant))
             case Group():
                 for at in _chunks(plan, action.runs[0]):
                     for run in action.runs:
-                        steps.extend(self._bind_run(plan, run, at, flats))
+                        steps.extend(self._bind_run(plan, run, at, flats, constant))
             case Copy():
                 steps.append(
                     (np.copyto, (_at(flats, action.target, action.shape), _at(flats, action.source, action.shape)))
@@ -230,29 +254,53 @@ class _Binder:
                 steps.append((f, (rows, index, other, action.name)))
 
     def _bind_run(
-        self, plan: ConfigPlan, run: Run, at: Sequence[int], flats: Sequence[tuple[Array, int]]
+        self,
+        plan: ConfigPlan,
+        run: Run,
+        at: Sequence[int],
+        flats: Sequence[tuple[Array, int]],
+        constant: frozenset[int],
     ) -> list[Step]:
-        """Calls of one chunk of a run; `at` are the indices of its outer loops."""
-        self.pool.reset()
+        """Calls of one chunk of a run; `at` are the indices of its outer loops, `constant` the places that never
+        change."""
         arrays: dict[Key, Array] = {}
         outputs: dict[Key, Array] = {}
+        fixed: set[Key] = set()
         for bindings, target in ((run.inputs, arrays), (run.outputs, outputs)):
             for key, binding in bindings.items():
                 counts = plan.counts(binding.unit, run.loops, run.block)
                 index = (*at, *(0,) * (len(counts) - len(at)))
                 target[key] = _at(flats, binding.end, binding.shape(counts), binding.shift(index))
+                if binding.end.place in constant:
+                    fixed.add(key)
         ops: list[chain.Op] = []
         for u in run.units:
             unit = pcu_at(plan.config, u)
             merged = plan.merged(u, plan.counts(u, run.loops, run.block))
+            for port in range(unit.inputs):
+                if (u, port) in run.moved:
+                    ops.extend(_moved(run, u, port))
             for op, attrs in zip(unit.ops, merged.attrs, strict=True):
                 if op.name == CONSTANT:
-                    arrays[u, op.results[0]] = chain.constant(attrs, unit.types[op.results[0]])
+                    key = (u, op.results[0])
+                    arrays[key] = chain.constant(attrs, unit.types[op.results[0]])
+                    fixed.add(key)
                     continue
-                operands = tuple(plan.source(u, v) for v in op.operands)
-                results = tuple((u, v) for v in op.results)
-                ops.append(chain.Op(op.name, attrs, operands, results, tuple(merged.types[v] for v in op.results)))
-        return chain.bind(ops, arrays, outputs, self.pool)
+                operands = tuple(run.key(plan.source(u, v)) for v in op.operands)
+                ops.append(chain.Op(op.name, attrs, operands, tuple((u, v) for v in op.results)))
+        return bind_chain(ops, arrays, outputs, self.scratch, fixed, self.packs)
+
+
+def _moved(run: Run, u: int, port: int) -> list[chain.Op]:
+    """Ops that make an input out of another value of its run."""
+    key, movement = run.moved[u, port]
+    found: list[chain.Op] = []
+    before: Any = run.key(key)
+    for i, (name, attrs) in enumerate(movement):
+        after: Any = (u, port) if i == len(movement) - 1 else (u, port, i)
+        found.append(chain.Op(name, attrs, (before,), (after,)))
+        before = after
+    return found
 
 
 def _chunks(plan: ConfigPlan, run: Run) -> list[tuple[int, ...]]:

@@ -6,20 +6,26 @@ plain copy, a view of the parameter itself. PCUs that feed each other directly f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from headrace.dialects.support.access import Stream, row_major
+from headrace.dialects.support.access import Stream, View, row_major
 from headrace.runtime import geometry
 from headrace.runtime.merge import Domain, Merged, Move, Unmergeable, domain_of, joined_shape, merge_body, moves_of
 from headrace.runtime.places import Binding, End, Home, Key, Place, digits_of
 from headrace.runtime.program import Agcu, Config, Flow, Pcu, Pmu, elements
 
+Movement = tuple[Key, tuple[tuple[str, dict[str, Any]], ...]]
+"""A value, and the ops that bring its elements into another shape or order."""
+
 
 @dataclass
 class Run:
     """PCUs whose ops run as one chain of calls on the values in memory before and after.
+
+    `moved` are inputs that are another value of the run after some movement ops (name, attributes).
 
     The first `loops` time loops that its units share run one iteration after the other, but the last of them in
     blocks of `block`; the other loops, and the sites, are joined. No loops: everything at once."""
@@ -27,8 +33,15 @@ class Run:
     units: list[int]
     inputs: dict[Key, Binding] = field(default_factory=dict[Key, Binding])
     outputs: dict[Key, Binding] = field(default_factory=dict[Key, Binding])
+    moved: dict[Key, Movement] = field(default_factory=dict[Key, "Movement"])
     loops: int = 0
     block: int = 1
+
+    def key(self, key: Key) -> Key:
+        """The value itself, where a key stands for one that takes no movement."""
+        while key in self.moved and not self.moved[key][1]:
+            key = self.moved[key][0]
+        return key
 
 
 @dataclass
@@ -98,6 +111,7 @@ class ConfigPlan:
         self._settle()
         self.storage: dict[Key, Binding] = {}
         self._schedule()
+        self._drop_unread()
         for action in self.actions:
             if isinstance(action, Run):
                 action.loops = max(self.needs[u] for u in action.units)
@@ -105,28 +119,36 @@ class ConfigPlan:
     # Order
 
     def _order(self) -> list[int]:
-        """Units, producers first: the lowest number that is ready, but a PCU that takes a stream directly from the
-        one just placed comes next."""
+        """Units, producers first. Buffers and address generators come as soon as they can; then the PCU that takes a
+        stream from the last one directly, else one that shares frames with it through a buffer, else the lowest."""
+        units = self.config.units
         waiting = [len({f.src for f in flows if f.src != u}) for u, flows in enumerate(self.into)]
         ready = sorted(u for u, n in enumerate(waiting) if n == 0)
         order: list[int] = []
+        last = -1
+
+        def rank(u: int) -> tuple[int, int]:
+            if not isinstance(units[u], Pcu):
+                return 0, u
+            if any(f.src == last for f in self.into[u]):
+                return 1, u
+            for f in self.into[u]:
+                buffer = units[f.src]
+                if isinstance(buffer, Pmu) and buffer.frames and any(g.src == last for g in self.into[f.src]):
+                    return 2, u
+            return 3, u
+
         while ready:
-            last = order[-1] if order else -1
-            direct = [
-                u for u in ready
-                if last >= 0 and isinstance(self.config.units[u], Pcu) and isinstance(self.config.units[last], Pcu)
-                and any(f.src == last for f in self.into[u])
-            ]  # fmt: skip
-            u = direct[0] if direct else ready[0]
+            u = min(ready, key=rank)
             ready.remove(u)
             order.append(u)
+            last = u if isinstance(units[u], Pcu) else last
             for after in sorted({f.dst for f in self.out_of[u] if f.dst != u}):
                 waiting[after] -= 1
                 if waiting[after] == 0:
                     ready.append(after)
-                    ready.sort()
-        if len(order) < len(self.config.units):
-            names = [unit.name for u, unit in enumerate(self.config.units) if u not in order]
+        if len(order) < len(units):
+            names = [unit.name for u, unit in enumerate(units) if u not in order]
             raise Unmergeable(f"units feed each other in a cycle: {', '.join(names)}")
         return order
 
@@ -301,12 +323,14 @@ class ConfigPlan:
         return isinstance(unit, Agcu) and unit.direction in ("store", "scatter") and unit.param in self.late
 
     def _run(self, u: int, unit: Pcu, late: list[Action]) -> None:
-        last = self.actions[-1] if self.actions else None
-        joins = isinstance(last, Run) and any(f.src in last.units for f in self.into[u])
-        run = last if joins else Run([])
-        assert isinstance(run, Run)
+        last = self._joined(u)
+        run = last or Run([])
         inside = set(run.units)
         for port, flow in enumerate(self.into[u]):
+            moved = self._forwarded(u, port, run)
+            if moved is not None:
+                run.moved[u, port] = moved
+                continue
             end = self.end(flow, False)
             if end is not None:
                 run.inputs[u, port] = Binding(end, flow.stream.tile, self.inputs_moves[u][port], u)
@@ -321,7 +345,7 @@ class ConfigPlan:
             if key[0] not in inside:
                 run.inputs[key] = self._stored(key)
         run.units.append(u)
-        if not joins:
+        if last is None:
             self.actions.append(run)
         made = {r for op in unit.ops for r in op.results}
         copies: list[Copy] = []
@@ -348,6 +372,41 @@ class ConfigPlan:
                 copy = Copy(flow.stream.full_shape, source, target)
                 (late if self._is_late(flow.dst) else copies).append(copy)
         self.actions.extend(copies)
+
+    def _joined(self, u: int) -> Run | None:
+        """The last run, when a PCU takes what it makes, directly or through buffers that it reads as they were written,
+        and may run before what was placed after it."""
+        written: set[int] = set()
+        for action in reversed(self.actions):
+            if not isinstance(action, Run):
+                written.update(self.touches(action))
+                continue
+            joins = False
+            written.update(b.end.place for b in action.outputs.values())
+            for port, flow in enumerate(self.into[u]):
+                if flow.src in action.units or self._forwarded(u, port, action) is not None:
+                    joins = True
+                elif (end := self.end(flow, False)) is not None and end.place in written:
+                    return None
+            return action if joins else None
+        return None
+
+    def _forwarded(self, u: int, port: int, run: Run) -> Movement | None:
+        """The value of the run that a port reads through a buffer, when the buffer has one writer and the port reads
+        all that it wrote, so that the value may be used as it is made."""
+        flow = self.into[u][port]
+        if not isinstance(self.config.units[flow.src], Pmu) or len(self.into[flow.src]) != 1:
+            return None
+        writer = self.into[flow.src][0]
+        if writer.src not in run.units or any(self.needs[x] for x in (u, *run.units)):
+            return None
+        before = pcu_at(self.config, writer.src)
+        v = before.outputs[writer.src_port]
+        if not any(v in op.results for op in before.ops):
+            return None
+        assert flow.src_view is not None and writer.dst_view is not None
+        ops = movement_between(writer.stream.full_shape, writer.dst_view, flow.stream.full_shape, flow.src_view)
+        return None if ops is None else ((writer.src, v), ops)
 
     def _store(self, run: Run, u: int, v: int) -> Binding:
         """Give a value of a run memory of its own unless it has some."""
@@ -432,6 +491,17 @@ class ConfigPlan:
 
     # Places
 
+    def _drop_unread(self) -> None:
+        """Forget values in places of the config's own that nothing reads: they are used as they are made."""
+        read = {b.end.place for a in self.actions if isinstance(a, Run) for b in a.inputs.values()}
+        read |= {p for a in self.actions if not isinstance(a, Run) for p in self.touches(a)}
+        for action in self.actions:
+            if isinstance(action, Run):
+                for key, binding in list(action.outputs.items()):
+                    place = binding.end.place
+                    if place not in read and self.places[place].param < 0:
+                        del action.outputs[key]
+
     def find_lives(self) -> None:
         """Set the first and last action that touches each place."""
         for i, action in enumerate(self.actions):
@@ -450,6 +520,41 @@ class ConfigPlan:
                 return [action.source.place, action.target.place]
             case Indexed():
                 return [action.table, action.index.source.place, action.target.place]
+
+
+def movement_between(
+    shape: Sequence[int], view: View, target: Sequence[int], other: View
+) -> tuple[tuple[str, dict[str, Any]], ...] | None:
+    """Ops that turn a tensor of `shape`, written to memory through `view`, into the tensor of shape `target` that is
+    read through `other`; None when the two do not touch the same elements or more than an order of dims lies
+    between."""
+    if view.offset != other.offset:
+        return None
+    a = [(n, s) for n, s in zip(shape, view.strides, strict=True) if n > 1]
+    b = [(n, s) for n, s in zip(target, other.strides, strict=True) if n > 1]
+    reshape = ("tensor.reshape", {"shape": tuple(target)})
+    if _joined_dims(a) == _joined_dims(b):
+        return () if tuple(shape) == tuple(target) else (reshape,)
+    if sorted(a) != sorted(b) or len(set(a)) != len(a):
+        return None
+    ops: list[tuple[str, dict[str, Any]]] = []
+    if len(a) != len(shape):
+        ops.append(("tensor.reshape", {"shape": tuple(n for n, _ in a)}))
+    ops.append(("tensor.transpose", {"perm": tuple(a.index(x) for x in b)}))
+    if len(b) != len(target):
+        ops.append(reshape)
+    return tuple(ops)
+
+
+def _joined_dims(dims: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Dims (size, stride) in order, neighbours without a gap made one."""
+    found: list[tuple[int, int]] = []
+    for n, s in dims:
+        if found and found[-1][1] == n * s:
+            found[-1] = (found[-1][0] * n, s)
+        else:
+            found.append((n, s))
+    return found
 
 
 def units_pcu(config: Config, u: int) -> Pcu | None:

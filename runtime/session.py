@@ -68,7 +68,7 @@ class Executable:
         self.manifest: Mapping[str, Any] = manifest or {}
         self._save = save
         self._configs = _like._configs if _like else (None if literal else plan_configs(program))
-        shared = _like._plan.regions if _like else None
+        shared = _like._plan if _like else None
         self._plan: Plan = bind_program(
             program, weights.array, literal_only=literal, plans=self._configs, shared=shared
         )
