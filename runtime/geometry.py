@@ -99,6 +99,7 @@ def owners(terms: Terms, offset: int, shape: tuple[int, ...], split_dim: int, si
     length = shape[split_dim]
     block = -(-length // sites)
     terms, offset = normal(terms, offset)
+    terms = tuple(part for term in terms for part in _parts(*term, unit, unit * length))
     low = sum((count - 1) * stride for count, stride in terms if stride < unit)
     kept: list[tuple[int, int]] = []
     exact = offset % unit + low < unit and all(s < unit or s % unit == 0 for _, s in terms)
@@ -112,6 +113,17 @@ def owners(terms: Terms, offset: int, shape: tuple[int, ...], split_dim: int, si
         if exact:
             found = np.unique(found // unit) * unit
     return tuple(int(x) for x in np.unique(found // unit % length // block))
+
+
+def _parts(count: int, stride: int, unit: int, period: int) -> Terms:
+    """A term cut where it crosses a unit of the split dim, and to one period of it (what lies beyond repeats)."""
+    inner: Terms = ()
+    if stride < unit < count * stride and unit % stride == 0:
+        inner = ((unit // stride, stride),)
+        count, stride = -(-count * stride // unit), unit
+    if stride >= unit and period % stride == 0:
+        count = min(count, period // stride)
+    return (*inner, (count, stride))
 
 
 def owner_of(at: Array, shape: Sequence[int], split_dim: int, sites: int) -> Array:
