@@ -1,8 +1,8 @@
 """The routed program as plain data: what the artifact encodes and what the runtime executes and times.
 
-A program is a list of *launches* of *configs* over *regions*. A config is one section resident on the chip: units (groups
-of symmetric PCUs, PMUs and AGCUs) joined by flows. No IR, no NumPy computation here; `check_program` holds a program to
-the rules that the plan and the literal executor rely on.
+A program is a list of *launches* of *configs* over *regions*. A config is one section resident on the chip: units
+(groups of symmetric PCUs, PMUs and AGCUs) joined by flows. No IR, no NumPy computation here; `check_program` holds a
+program to the rules that the plan and the literal executor rely on.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Pcu:
 
 @dataclass(frozen=True)
 class Pmu:
-    """A group of memory units that holds one buffer of row-major logical `shape`, split over its sites in equal blocks of
-    dim `split_dim` (all sites run the same address program and take the addresses that are theirs).
+    """A group of memory units that holds one buffer of row-major logical `shape`, split over its sites in equal blocks
+    of dim `split_dim` (all sites run the same address program and take the addresses that are theirs).
 
     The first `frames` time loops of every flow that ends here enumerate frames. A reader's frame may start when every
     writer has finished it; a writer waits while `copies` frames are not yet read by all readers. Cells that no writer
@@ -81,9 +81,9 @@ class Pmu:
 class Agcu:
     """An address generator at the edge of the fabric, bound to parameter `param` of the config.
 
-    `direction`: `load` reads the parameter and sends tiles; `store` takes tiles and writes the parameter. `gather` takes a
-    stream of row indices on port 0 and sends rows param[index]; `scatter` takes indices on port 0 and rows on port 1 and
-    writes param[index] = row. Rows are along dim 0; negative indices count from the end.
+    `direction`: `load` reads the parameter and sends tiles; `store` takes tiles and writes the parameter. `gather`
+    takes a stream of row indices on port 0 and sends rows param[index]; `scatter` takes indices on port 0 and rows on
+    port 1 and writes param[index] = row. Rows are along dim 0; negative indices count from the end.
     """
 
     name: str
@@ -103,8 +103,8 @@ class Flow:
     """One stream from a unit's port to another's. Units are numbered within the config.
 
     The view of an end is the address program of a PMU or AGCU there: where the denoted tensor lies in the buffer's or
-    parameter's row-major space; a PCU end has none (tiles arrive in order). `pairs` lists which source site sends to which
-    destination site; `links[starts[i]:starts[i+1]]` are the mesh links of pair i, in order.
+    parameter's row-major space; a PCU end has none (tiles arrive in order). `pairs` lists which source site sends to
+    which destination site; `links[starts[i]:starts[i+1]]` are the mesh links of pair i, in order.
     """
 
     src: int
@@ -154,8 +154,8 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Run a config once. `args[i]` gives parameter i as (region number, element offset); the parameter is dense row-major
-    from there. `mode`: `sw` (host-orchestrated) or `hw`."""
+    """Run a config once. `args[i]` gives parameter i as (region number, element offset); the parameter is dense
+    row-major from there. `mode`: `sw` (host-orchestrated) or `hw`."""
 
     config: int
     args: tuple[tuple[int, int], ...]
@@ -175,8 +175,8 @@ class Port:
 
 @dataclass(frozen=True)
 class Program:
-    """A whole routed program. `states` lists (input name, output name) that share one buffer kept between runs. `device`
-    is the device description as plain data; `meta` holds what reports need (model name, pipeline, options)."""
+    """A whole routed program. `states` lists (input name, output name) that share one buffer kept between runs.
+    `device` is the device description as plain data; `meta` holds what reports need (model name, pipeline, options)."""
 
     device: Mapping[str, Any]
     regions: tuple[Region, ...]
