@@ -8,7 +8,7 @@ from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from headrace.dialects.dataflow.ops import (
@@ -27,8 +27,7 @@ from headrace.dialects.support.access import View, identity, row_major
 from headrace.dialects.support.locations import Location
 from headrace.dialects.tensor.base import attributes_of, ir_type, tt
 from headrace.dialects.tensor.shapes import TT
-from headrace.dialects.tensor.storage import ConstantOp, RecipeOp, WeightOp
-from headrace.dialects.tensor.storage import YieldOp as TensorYieldOp
+from headrace.dialects.tensor.storage import ConstantOp, WeightOp, recipe, weight
 from headrace.passes.analysis.views import Ref, bases, is_movement, producer, reshape_strides, resolve
 from headrace.passes.infra.base import Pass
 
@@ -167,8 +166,9 @@ class _Section:
 
     def read(self, value: SSAValue) -> _Reader:
         """A stream that denotes `value`, out of a buffer."""
-        ref = resolve(value, self.is_root)
-        type = tt(value)
+        return self._read(resolve(value, self.is_root), tt(value))
+
+    def _read(self, ref: Ref, type: TT) -> _Reader:
         root = ref.root
         if self._is_external(root):
             whole = tt(root).elements
@@ -261,14 +261,11 @@ class _Section:
         self._copy(value, view, memory, op.location)
 
     def _copy(self, value: SSAValue, view: View, memory: _Memory, location: Location) -> None:
-        ref = resolve(value)
+        ref = resolve(value, lambda v: v is not value and self.is_root(v))
         if self._is_external(ref.root) and all(s for n, s in zip(ref.shape, ref.view.strides, strict=True) if n > 1):
             memory.writers.append((self._load(ref.root, ref.view, ref.shape), view))
             return
-        if ref.root is value:
-            reader = self._reader(self._root_memory(value), ref.view, tt(value))
-        else:
-            reader = self.read(value)
+        reader = self._read(ref, tt(value))
         source = _Source(tt(value))
         self.nodes.append(_Node("stage", (), [reader], (value,), [source], location))
         memory.writers.append((source, view))
@@ -441,8 +438,6 @@ class _Function:
     def run(self) -> None:
         block = self.function.body.block
         ops = list(block.ops)
-        self._constants_to_weights(ops)
-        ops = list(block.ops)
         self.segments: list[list[Operation]] = [[]]
         barriers: list[Operation] = []
         written: set[SSAValue] = set()  # states written in the open section: what reads them comes after it
@@ -484,26 +479,18 @@ class _Function:
             if op in self.of and self.of[op] != segment:
                 exports[self.of[op]][base] = None
 
-    def _constants_to_weights(self, ops: list[Operation]) -> None:
-        """Constants of more than one element become weights made by a recipe: memory holds them, not unit bodies."""
-        count = 0
-        for op in ops:
-            if not isinstance(op, ConstantOp) or prod(tt(op.results[0]).shape) == 1:
-                continue
-            key = f"constant|{self.name}|{count}"
-            count += 1
-            body = Block()
-            copy = op.clone()
-            body.add_ops([copy, TensorYieldOp.create(operands=[copy.results[0]])])
-            recipe = RecipeOp.create(regions=[Region(body)], properties={"sym_name": StringAttr(key)})
-            recipe.location = op.location
-            self.module.body.block.insert_ops_before([recipe], self.function)
-            weight = WeightOp.create(result_types=[op.results[0].type], properties={"key": StringAttr(key)})
-            weight.location = op.location
-            op.parent_block().insert_ops_before([weight], op)  # pyright: ignore[reportOptionalMemberAccess]
-            op.results[0].replace_all_uses_with(weight.results[0])
-            op.detach()
-            op.erase()
+    def _constant_to_weight(self, op: ConstantOp, number: int) -> None:
+        """A constant that memory holds (a unit's body holds scalars only) becomes a weight made by a recipe."""
+        key = f"constant|{self.name}|{number}"
+        copy = op.clone()
+        made = recipe(key, [copy], copy.result, op.location)
+        self.module.body.block.insert_ops_before([made], self.function)
+        made_weight = weight(key, tt(op.result), op.location)
+        assert (block := op.parent_block()) is not None
+        block.insert_op_before(made_weight, op)
+        op.result.replace_all_uses_with(made_weight.result)
+        op.detach()
+        op.erase()
 
     def _rewrite(
         self,
@@ -544,11 +531,14 @@ class _Function:
         for op in reversed(ops):
             op.drop_all_references()
         block.add_ops(new)
-        used = {v for op in new for v in op.operands}
+        constants = 0
         for op in new:
-            if isinstance(op, WeightOp | ConstantOp) and op.results[0] not in used:
+            if isinstance(op, WeightOp | ConstantOp) and op.results[0].first_use is None:
                 op.detach()
                 op.erase()
+            elif isinstance(op, ConstantOp):
+                self._constant_to_weight(op, constants)
+                constants += 1
 
     def _section(
         self,
