@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from headrace.tools.cli import run
+from headrace.tools.cli import execute
 
 
 def main() -> None:
     """Entry point of the console script."""
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(execute(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def cli() -> None:
     """
 
 
-def run(argv: Sequence[str]) -> int:
+def execute(argv: Sequence[str]) -> int:
     """Run the command line; the exit code. Raises nothing."""
     as_json = "--json" in argv
     if argv and argv[0] in ONE_THREAD:
