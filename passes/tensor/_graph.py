@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from xdsl.dialects.builtin import LocationAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
-from headrace.dialects.support import dtypes, locations
+from headrace.dialects.support import locations
 from headrace.dialects.tensor.base import create
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr, filled
+from headrace.passes.infra.legality import legal
 
-WEIGHT, CONSTANT, RECIPE = "tensor.weight", "tensor.constant", "tensor.recipe"
-SOURCES = (WEIGHT, CONSTANT)
+TENSOR = legal("builtin", "func", "tensor")
+"""What a program on this level is made of."""
 Scalar = bool | int | float
 
 
@@ -45,26 +46,10 @@ def made_by(value: SSAValue, name: str) -> Operation | None:
     return op if op is not None and op.name == name else None
 
 
-def shape(value: SSAValue) -> tuple[int, ...]:
-    """The shape of a tensor value."""
-    return cast("TensorType[Any]", value.type).get_shape()
-
-
-def dtype(value: SSAValue) -> str:
-    """The element type name of a tensor value."""
-    return dtypes.from_ir(cast("TensorType[Any]", value.type).get_element_type())
-
-
 def literal(value: SSAValue) -> LiteralAttr | None:
     """The elements of a value that is a constant."""
     op = producer(value)
     return op.value if isinstance(op, ConstantOp) else None
-
-
-def scalar(value: SSAValue) -> Scalar | None:
-    """The one number that all elements of a constant are; None for anything else."""
-    elements = literal(value)
-    return elements.values()[0] if elements is not None and elements.is_splat else None
 
 
 def insert(
@@ -118,11 +103,6 @@ def erase_dead(ops: Iterable[Operation]) -> bool:
             erase(op)
             changed = True
     return changed
-
-
-def users(value: SSAValue) -> list[Operation]:
-    """The ops that use a value, one entry per use."""
-    return [use.operation for use in value.uses]
 
 
 def only_user(value: SSAValue) -> Operation | None:

@@ -34,6 +34,7 @@ class CanonicalizePass(Pass):
     """
 
     name: ClassVar[str] = "canonicalize"
+    requires = ensures = _graph.TENSOR
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         return canonicalize(module)

@@ -31,6 +31,7 @@ class CsePass(Pass):
     """
 
     name: ClassVar[str] = "cse"
+    requires = ensures = _graph.TENSOR
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         changed = False

@@ -27,6 +27,7 @@ class DcePass(Pass):
     """
 
     name: ClassVar[str] = "dce"
+    requires = ensures = _graph.TENSOR
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         changed = False

@@ -36,6 +36,7 @@ class DecomposePass(Pass):
     """
 
     name: ClassVar[str] = "decompose"
+    requires = ensures = _graph.TENSOR
 
     keep: tuple[str, ...] = option(WHOLE, "composites to leave whole, by name without the dialect; none: no one")
 

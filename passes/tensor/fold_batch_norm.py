@@ -33,6 +33,7 @@ class FoldBatchNormPass(Pass):
     """
 
     name: ClassVar[str] = "fold-batch-norm"
+    requires = ensures = _graph.TENSOR
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         return fold(module)

@@ -47,6 +47,7 @@ class FoldConstantsPass(Pass):
     """
 
     name: ClassVar[str] = "fold-constants"
+    requires = ensures = _graph.TENSOR
 
     max_elements: int = option(1024, "largest tensor that becomes a constant", unit="elements", low=0)
     slack: int = option(65536, "room that storing views of one weight may take beyond the weight", unit="bytes", low=0)

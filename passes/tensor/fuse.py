@@ -31,6 +31,7 @@ class FusePass(Pass):
     """
 
     name: ClassVar[str] = "fuse"
+    requires = ensures = _graph.TENSOR
 
     round_once: bool = option(False, "fuse chains of f16 and bf16 too: composites round once, chains at each step")
 

@@ -49,6 +49,7 @@ class OutlineRepeatedLayersPass(Pass):
     """
 
     name: ClassVar[str] = "outline-repeated-layers"
+    requires = ensures = _graph.TENSOR
 
     min_ops: int = option(4, "fewest ops that a layer must have", unit="ops", low=1)
     min_saved: int = option(16, "fewest ops that outlining must save", unit="ops", low=1)

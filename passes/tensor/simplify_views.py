@@ -34,6 +34,7 @@ class SimplifyViewsPass(Pass):
     """
 
     name: ClassVar[str] = "simplify-views"
+    requires = ensures = _graph.TENSOR
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         changed = False
