@@ -191,6 +191,8 @@ class Builder:
                 self.store.add(value.name, value.shape, value.dtype, value.ref.load)
         else:
             assert value.array is not None
+            while value.name in self.store:  # names of different branches
+                value.name += "'"
             self.store.add_array(value.name, value.array)
         return self._add(storage.weight(value.name, value.type, value.location))
 
@@ -206,7 +208,7 @@ class Builder:
         return op.results[result]
 
 
-FLOAT, INT, STRING, TENSOR, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 6, 7, 8  # AttributeProto.AttributeType
+FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS = 1, 2, 3, 4, 5, 6, 7  # AttributeProto.AttributeType
 
 
 REQUIRED: Any = object()
@@ -350,6 +352,10 @@ class Node:
         """A tensor attribute."""
         proto = self._attribute(name, TENSOR, "t", REQUIRED)
         return tensor_ref(proto, None, ExternalFiles(None))
+
+    def graph(self, name: str) -> Any:
+        """A graph attribute."""
+        return self._attribute(name, GRAPH, "g", REQUIRED)
 
     def dtype(self, data_type: int) -> str:
         """The dtype name of an ONNX element type number."""

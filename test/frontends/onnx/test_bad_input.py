@@ -164,7 +164,20 @@ def test_a_function_that_calls_itself() -> None:
     inner = node("F", ["a"], ["b"], domain="own")
     function = helper.make_function("own", "F", ["a"], ["b"], [inner], [helper.make_opsetid("", 17)])
     proto = model([node("F", ["x"], ["y"], domain="own")], [info("x", X)], ["y"], functions=[function])
-    assert "bad-graph" in codes(proto)
+    assert codes(proto) == ["bad-graph"]
+
+
+def test_functions_that_multiply_without_end() -> None:
+    """Each of 40 functions calls the next one twice: refused by the number of nodes, not by running out of memory."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    functions = []
+    for i in range(40):
+        calls = [node(f"F{i + 1}", ["a"], ["b"], domain="own"), node(f"F{i + 1}", ["b"], ["c"], domain="own")]
+        body = calls if i < 39 else [node("Relu", ["a"], ["c"])]
+        functions.append(helper.make_function("own", f"F{i}", ["a"], ["c"], body, opsets))
+    proto = model([node("F0", ["x"], ["y"], domain="own")], [info("x", X)], ["y"], functions=functions)
+    (found,) = refusal(proto)
+    assert found.code == "bad-graph" and "nodes" in found.why
 
 
 # Types and shapes

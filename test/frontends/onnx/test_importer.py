@@ -303,7 +303,50 @@ def test_every_opset_from_13(opset: int) -> None:
     np.testing.assert_allclose(run(imported(proto), {"x": X})[0], X - X.mean(1, keepdims=True), atol=1e-6)
 
 
+def branches(condition: str) -> onnx.ModelProto:
+    """Squeezes dim 0 when it is 1, as exporters write it; the branches use a value from outside and own weights."""
+    squeeze = helper.make_graph(
+        [node("Squeeze", ["twice", "zero"], ["s"], "squeeze"), node("Mul", ["s", "w"], ["out"], "scale")],
+        "then",
+        [],
+        [onnx.ValueInfoProto(name="out")],
+        [numpy_helper.from_array(np.array([0]), "zero"), numpy_helper.from_array(array(3, seed=5), "w")],
+    )
+    keep = helper.make_graph([node("Identity", ["twice"], ["out"])], "else", [], [onnx.ValueInfoProto(name="out")])
+    nodes = [
+        node("If", [condition], ["y"], "choose", then_branch=squeeze, else_branch=keep),
+        node("Add", ["x", "x"], ["twice"], "twice"),
+        node("Shape", ["x"], ["shape"], end=1),
+        node("Equal", ["shape", "one"], ["single"]),
+    ]
+    inputs = [symbolic("x", ["n", 3]), symbolic("runtime", [1], onnx.TensorProto.BOOL)]
+    return model(nodes, inputs, ["y"], {"one": np.array([1])})
+
+
+def test_a_branch_whose_condition_follows_from_shapes_is_taken() -> None:
+    for n, names in ((1, ["add", "reshape", "weight", "mul"]), (2, ["add"])):
+        result = import_onnx(branches("single"), dims={"n": n})
+        assert op_names(result) == names
+        x = array(n, 3)
+        wanted = 2 * x[0] * array(3, seed=5) if n == 1 else 2 * x
+        np.testing.assert_allclose(run(result, {"x": x, "runtime": np.array([True])})[0], wanted, rtol=1e-6)
+    result = import_onnx(branches("single"), dims={"n": 1})
+    assert list(result.store) == ["choose/w"]
+    assert "choose/scale" in [locations.text(op.location) for op in result.module.walk()]
+
+
+def test_a_branch_whose_condition_is_data_is_refused() -> None:
+    with pytest.raises(CompileError, match="control flow") as caught:
+        import_onnx(branches("runtime"), dims={"n": 1})
+    assert caught.value.location == "choose"
+
+
 # Dims
+
+
+def test_a_question_mark_is_no_name() -> None:
+    proto = model([node("Relu", ["x"], ["y"])], [symbolic("x", ["?", "?"])], ["y"])
+    assert import_onnx(proto, input_shapes={"x": (2, 3)}).inputs[0].type.shape == (2, 3)
 
 
 def test_dims_by_name_and_by_shape() -> None:
