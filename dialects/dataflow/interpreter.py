@@ -159,7 +159,7 @@ class _Target:
 
     def __init__(self, op: StoreOp, windows: Sequence[_Window], debug: bool) -> None:
         self.type = tt(op.tensor)
-        self.flat = np.full(self.type.elements, op.fill.value.data, to_numpy(self.type.dtype))
+        self.flat = np.zeros(self.type.elements, to_numpy(self.type.dtype))
         self.owner = np.zeros(self.flat.shape, np.int8) if debug else None
         self.windows = windows
 

@@ -208,7 +208,7 @@ class LoadOp(IRDLOperation):
 
 @irdl_op_definition
 class StoreOp(IRDLOperation):
-    """Writes streams into a tensor in off-chip memory, each through its view; elements that none writes hold `fill`.
+    """Writes streams into a tensor in off-chip memory, each through its view. Together they write every element.
 
     %t = dataflow.store (%s at 0 [8, 1]) : (!dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>) -> tensor<4x8xf32>
     """
@@ -216,32 +216,23 @@ class StoreOp(IRDLOperation):
     name = "dataflow.store"
     ins = var_operand_def(StreamType)
     in_views = prop_def(ArrayAttr[ViewAttr])
-    fill = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(0.0, f64))
     tensor = result_def(AnyTensor)
     traits = traits_def(Pure())
 
-    def __init__(self, ins: Sequence[SSAValue], in_views: Sequence[View], type: Attribute, fill: float = 0.0) -> None:
-        super().__init__(
-            operands=[list(ins)],
-            result_types=[type],
-            properties={"in_views": view_array(in_views), "fill": FloatAttr(fill, f64)},
-        )
+    def __init__(self, ins: Sequence[SSAValue], in_views: Sequence[View], type: Attribute) -> None:
+        super().__init__(operands=[list(ins)], result_types=[type], properties={"in_views": view_array(in_views)})
 
     @classmethod
     def parse(cls, parser: Parser) -> StoreOp:
         operands, in_views = _parse_writers(parser)
-        properties = _parse_numbers(parser, {"fill": f64})
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
         parser.parse_punctuation("->")
         result = parser.parse_type()
-        op = StoreOp(parser.resolve_operands(operands, types, parser.pos), in_views, result)
-        op.properties.update(properties)
-        return op
+        return StoreOp(parser.resolve_operands(operands, types, parser.pos), in_views, result)
 
     def print(self, printer: Printer) -> None:
         _print_writers(printer, self.ins, views(self.in_views))
-        _print_numbers(printer, self, ("fill",))
         printer.print_string(" : (")
         printer.print_list(self.ins.types, printer.print_attribute)
         printer.print_string(") -> ")
@@ -250,8 +241,14 @@ class StoreOp(IRDLOperation):
     def verify_(self) -> None:
         if len(self.ins) != len(self.in_views):
             raise VerifyException("dataflow.store: one view for each stream")
+        whole = tt(self.tensor)
         for value, view in zip(self.ins, views(self.in_views), strict=True):
-            _check_view("dataflow.store", view, stream_of(value), tt(self.tensor).elements)
+            _check_view("dataflow.store", view, stream_of(value), whole.elements)
+            if stream_of(value).dtype != whole.dtype:
+                raise VerifyException("dataflow.store: tiles have the element type of the tensor")
+        written = sum(prod(stream_of(v).full_shape) for v in self.ins)
+        if written != whole.elements:
+            raise VerifyException(f"dataflow.store: streams write {written} of {whole.elements} elements")
 
 
 @irdl_op_definition

@@ -217,7 +217,7 @@ class _Section:
         if value in self.scattered or value in self.stores:
             return
         memory = self.stores[value] = _Memory(tt(value))
-        self._write(value, identity(tt(value).shape), memory, top=True)
+        self._write(value, identity(tt(value).shape), memory)  # off-chip memory has no fill: a pad is copied
 
     def _write(self, value: SSAValue, view: View, memory: _Memory, top: bool = False) -> None:
         """Let the elements of `value` be written into `memory` through `view`."""
@@ -235,13 +235,13 @@ class _Section:
                 strides = [0] * len(attrs["perm"])
                 for to, source in enumerate(attrs["perm"]):
                     strides[source] = view.strides[to]
-                self._write(op.operands[0], View(view.offset, tuple(strides)), memory)
+                self._write(op.operands[0], View(view.offset, tuple(strides)), memory, top)
                 return
             case "tensor.reshape":
                 below = tt(op.operands[0]).shape
                 found = reshape_strides(tt(value).shape, view.strides, below)
                 if found is not None:
-                    self._write(op.operands[0], View(view.offset, found), memory)
+                    self._write(op.operands[0], View(view.offset, found), memory, top)
                     return
             case "tensor.concat":
                 axis = attrs["axis"] % len(tt(value).shape)
@@ -295,7 +295,7 @@ class _Section:
                 continue
             memory = self.stores[value]
             streams = [self._stream(source) for source, _ in memory.writers]
-            op = StoreOp(streams, [view for _, view in memory.writers], ir_type(memory.type), memory.fill)
+            op = StoreOp(streams, [view for _, view in memory.writers], ir_type(memory.type))
             self._add(op, _where(value, location))
             values.append(op.tensor)
         self.block.add_op(YieldOp(values))

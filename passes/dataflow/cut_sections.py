@@ -256,7 +256,7 @@ class _Part:
         if isinstance(op, ScatterOp):
             return self.streams[value]
         assert isinstance(op, StoreOp)
-        store = StoreOp([self._stream(v) for v in op.ins], views(op.in_views), value.type, op.fill.value.data)
+        store = StoreOp([self._stream(v) for v in op.ins], views(op.in_views), value.type)
         self._add(store, op)
         return store.tensor
 
