@@ -4,7 +4,11 @@ from __future__ import annotations
 
 TENSOR = (
     "canonicalize",  # movement chains in normal form before patterns look at them
+    "cse",
+    "fold-constants",  # so that fuse sees constants that the exporter computed
     "fuse",  # exporters spell gelu, norms and silu in primitives; a unit runs them whole
+    "simplify-views",
+    "fold-batch-norm",  # before decompose takes the norm apart
     "decompose",  # what is left and no unit runs whole
     "expose-padding",  # so that windows can be cut, and padding becomes part of a buffer
     "linearize-scatters",  # before folding, which turns its index arithmetic into constants where it can

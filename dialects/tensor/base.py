@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from xdsl.dialects import builtin
@@ -31,7 +32,11 @@ AnyTensor = TensorType.constr(AnyAttr())
 
 def tt(value: SSAValue | Attribute) -> TT:
     """The plain tensor type of an SSA value or IR type; `ShapeError` when it is not a static tensor we know."""
-    found = value.type if isinstance(value, SSAValue) else value
+    return _plain(value.type if isinstance(value, SSAValue) else value)
+
+
+@lru_cache(maxsize=1 << 16)
+def _plain(found: Attribute) -> TT:
     if not isinstance(found, TensorType):
         raise ShapeError(f"expected a tensor, found {found}")
     type = cast("TensorType[Attribute]", found)
@@ -44,6 +49,7 @@ def tt(value: SSAValue | Attribute) -> TT:
         raise ShapeError(f"unsupported element type {type.get_element_type()}") from None
 
 
+@lru_cache(maxsize=1 << 16)
 def ir_type(type: TT) -> TensorType[Any]:
     """The IR tensor type of a plain one."""
     return TensorType(dtypes.to_ir(type.dtype), type.shape)
@@ -52,6 +58,13 @@ def ir_type(type: TT) -> TensorType[Any]:
 def to_attribute(value: Any) -> Attribute:
     """A plain attribute value as an IR attribute: bool → i1, int → i64, float → f64, str, tuple of int → array<i64>,
     tuple of float → array<f64>."""
+    if isinstance(value, int | float | str | tuple):
+        return _attribute(value, repr(value))  # 1, 1.0 and True are equal, their texts are not
+    return _attribute.__wrapped__(value, "")
+
+
+@lru_cache(maxsize=1 << 16)
+def _attribute(value: Any, text: str) -> Attribute:
     match value:
         case Attribute():
             return value
@@ -74,6 +87,7 @@ def to_attribute(value: Any) -> Attribute:
             raise TypeError(f"no IR attribute for {value!r}")
 
 
+@lru_cache(maxsize=1 << 16)
 def from_attribute(attribute: Attribute) -> Any:
     """The plain value of an IR attribute; attributes without one (types, dense constants) stay as they are."""
     match attribute:
