@@ -1,8 +1,8 @@
 """NumPy calls bound once: `bind` for one op, `bind_chain` for a run of ops that goes through cache-sized chunks.
 
 A step is a pair (f, args), run as f(*args). Steps write into arrays given at bind time or into scratch and allocate no
-array; those that run an op through its meaning do, and `allocating` names them. Exponentials may overflow to infinity on
-purpose: run steps under `np.errstate(all="ignore")`.
+array; those that run an op through its meaning do, and `allocating` names them. Exponentials may overflow to infinity
+on purpose: run steps under `np.errstate(all="ignore")`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Matrix products by way of NumPy's BLAS: which form is fast on this machine, and weights laid out for it.
 
-OpenBLAS builds for AVX-512 have kernels for small products (m·n·k ≤ 10⁶) that read their operands in place. A product by
-constant weights is then fastest as one batched call over *panels*: the weights as [n/width, k, width], each panel without
-gaps, and the rows in blocks of 4, 6, 8, 12 or 16. That reaches the processor's peak at any number of rows, where a whole
-product first rearranges both operands. Without such kernels the whole product is the fast form.
+OpenBLAS builds for AVX-512 have kernels for small products (m·n·k ≤ 10⁶) that read their operands in place. A product
+by constant weights is then fastest as one batched call over *panels*: the weights as [n/width, k, width], each panel
+without gaps, and the rows in blocks of 4, 6, 8, 12 or 16. That reaches the processor's peak at any number of rows,
+where a whole product first rearranges both operands. Without such kernels the whole product is the fast form.
 """
 
 from __future__ import annotations
@@ -63,22 +63,25 @@ def has_fast_exp2() -> bool:
 
 def block_of(rows: int, k: int) -> tuple[int, int] | None:
     """The best (rows, columns) of a block for a product of so many rows; None when no block is small enough."""
+    if rows <= 16:  # every panel is read once
+        for n in (64, 32):
+            if rows * n * k <= SMALL_PRODUCT:
+                return rows, n
     fits = [(m, n) for m, n in WIDE if m * n * k <= SMALL_PRODUCT]
     whole = next(((m, n) for m, n in fits if rows % m == 0), None)
     if whole is not None:
         return whole
-    for m, n in fits:
-        if rows >= 6 * m:
-            return m, n
-    for n in (64, 32, 16):
-        if rows <= 16 and rows * n * k <= SMALL_PRODUCT:
-            return rows, n
+    many = next(((m, n) for m, n in fits if rows >= 6 * m), None)
+    if many is not None:
+        return many
+    if rows <= 16 and rows * 16 * k <= SMALL_PRODUCT:
+        return rows, 16
     return next(((m, n) for m, n in fits if rows >= m), None)
 
 
 class Packs:
-    """Constant operands in the layout that their products want, made once and shared by all bound programs that use this
-    object. Keeps the originals alive, so that an address names its contents."""
+    """Constant operands in the layout that their products want, made once and shared by all bound programs that use
+    this object. Keeps the originals alive, so that an address names its contents."""
 
     def __init__(self) -> None:
         self._made: dict[Any, tuple[Array, Any]] = {}

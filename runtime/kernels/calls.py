@@ -266,7 +266,8 @@ def merge_dims(x: Array, start: int, stop: int) -> Array | None:
 
 
 def rows_of(x: Array, axis: int) -> Array | None:
-    """A view [rows, columns] whose columns are the dims from `axis` on and lie without gaps; None when there is none."""
+    """A view [rows, columns] whose columns are the dims from `axis` on and lie without gaps; None when there is
+    none."""
     columns = merge_dims(x, axis, x.ndim)
     if columns is None:
         return None

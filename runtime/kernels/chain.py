@@ -1,12 +1,12 @@
 """A run of ops bound as one: chunks of the dims that all ops have in common, so that values between ops stay in cache.
 
-Ops are cut with the tiling rules of `dialects.tensor.shapes`, so a chunked run computes what the whole one does. Products
-by constant weights take part in it where the machine's BLAS runs a block of rows as fast as all of them.
+Ops are cut with the tiling rules of `dialects.tensor.shapes`, so a chunked run computes what the whole one does.
+Products by constant weights take part in it where the machine's BLAS runs a block of rows as fast as all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product as combinations
 from math import prod
@@ -19,7 +19,7 @@ from headrace.dialects.tensor import shapes
 from headrace.dialects.tensor.shapes import TT, Follow, Tiling
 from headrace.runtime.kernels import blas
 from headrace.runtime.kernels.blas import Packs
-from headrace.runtime.kernels.calls import CACHE_ELEMENTS, Call, Kept, Step, bind_call, contiguous_rows
+from headrace.runtime.kernels.calls import CACHE_ELEMENTS, Call, Kept, Step, bind_call, contiguous_rows, merge_dims
 from headrace.runtime.kernels.movement import VIEWS, views_of
 from headrace.runtime.kernels.rowwise import softmax_rows
 from headrace.runtime.kernels.scratch import Array, Scratch
@@ -34,13 +34,45 @@ SOFTMAX = "kernel.softmax"
 INPLACE = frozenset(
     f"tensor.{name}"
     for name in (
-        "add sub mul div pow max min mod atan2 and or xor neg abs exp log sqrt rsqrt reciprocal erf tanh sigmoid sin cos tan"
-        " floor ceil round sign not relu leaky_relu elu clip gelu silu softplus hard_sigmoid softmax log_softmax layer_norm"
-        " rms_norm batch_norm"
-    ).split()
+        *(
+            "add",
+            "sub",
+            "mul",
+            "div",
+            "pow",
+            "max",
+            "min",
+            "mod",
+            "atan2",
+            "and",
+            "or",
+            "xor",
+            "neg",
+            "abs",
+            "exp",
+            "log",
+        ),
+        *(
+            "sqrt",
+            "rsqrt",
+            "reciprocal",
+            "erf",
+            "tanh",
+            "sigmoid",
+            "sin",
+            "cos",
+            "tan",
+            "floor",
+            "ceil",
+            "round",
+            "sign",
+        ),
+        *("not", "relu", "leaky_relu", "elu", "clip", "gelu", "silu", "softplus", "hard_sigmoid"),
+        *("softmax", "log_softmax", "layer_norm", "rms_norm", "batch_norm"),
+    )
 ) | {SOFTMAX}
 """Ops whose result may take the place of operand 0."""
-BINARY = frozenset(f"tensor.{name}" for name in "add sub mul div max min".split())
+BINARY = frozenset(f"tensor.{name}" for name in ("add", "sub", "mul", "div", "max", "min"))
 """Ops whose result may take the place of operand 1."""
 
 
@@ -467,7 +499,7 @@ class _Segment:
         largest = max((self.body.types[r] for r in self.internal), key=lambda t: t.elements)
         products = _has_product(self.ops)
         limit = PRODUCT_ELEMENTS if products else CACHE_ELEMENTS
-        if largest.elements <= limit or len(self.ops) == 1 and not products:
+        if largest.elements <= limit or (len(self.ops) == 1 and not products):
             return []
         sizes: dict[Any, int] = {}
         for i in range(self.start, self.stop):
@@ -508,8 +540,8 @@ class _Segment:
         return [widest[k] for k in ranked]
 
     def _is_column(self, c: Any) -> bool:
-        """Whether cutting the class would cut the columns of a product or the channels of a convolution, or the innermost
-        dim of all values."""
+        """Whether cutting the class would cut the columns of a product or the channels of a convolution, or the
+        innermost dim of all values."""
         for i, op in enumerate(self.ops, self.start):
             follows = self.tilings[i].results[0]
             rank = len(follows)
@@ -666,9 +698,9 @@ class _Segment:
             for p in (0, 1) if op.name in BINARY else (0,):
                 v = op.operands[p]
                 x = inputs[p]
-                if self.last_use.get(v) == i and v not in views and v not in self.homes and op.operands.count(v) == 1:
-                    if x.shape == shape and self.body.types[v].dtype == dtype:
-                        return x
+                dies = self.last_use.get(v) == i and v not in views and v not in self.homes
+                if dies and op.operands.count(v) == 1 and x.shape == shape and self.body.types[v].dtype == dtype:
+                    return x
         reusable = free.get((prod(shape), dtypes.to_numpy(dtype).str))
         if reusable:
             for k, x in enumerate(reusable):
@@ -695,12 +727,7 @@ class _Segment:
 
 def _leading(x: Array, o: Array, inverse: Array | None) -> tuple[Array, Array, Array | None]:
     """With one leading dim where all of them allow it."""
-    from headrace.runtime.kernels.calls import merge_dims
-
     merged = [None if a is None else merge_dims(a, 0, a.ndim - 1) for a in (x, o, inverse)]
     if merged[0] is None or merged[1] is None or (inverse is not None and merged[2] is None):
         return x, o, inverse
     return merged[0], merged[1], merged[2]
-
-
-Maker = Callable[[], Array]

@@ -1,6 +1,7 @@
 """Convolution as products of gathered windows, tiled over rows, and pooling one dim at a time.
 
-Everything runs channels-last: an NCHW view whose channels lie innermost is used as it is, any other is rearranged first.
+Everything runs channels-last: an NCHW view whose channels lie innermost is used as it is, any other is rearranged
+first.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def channels_last(x: Array) -> Array:
 
 
 def padded(call: Call, x: Array, found: Sequence[Window], value: float, steps: list[Step]) -> Array:
-    """[N, *sizes, C] with its spatial dims padded as far as the last window reaches, in scratch; x itself when nothing is
-    to pad and its channels lie without gaps."""
+    """[N, *sizes, C] with its spatial dims padded as far as the last window reaches, in scratch; x itself when
+    nothing is to pad and its channels lie without gaps."""
     low = [w.low for w in found]
     sizes = [max(w.low + w.size + w.high, w.reach) for w in found]
     if tuple(sizes) == x.shape[1:-1]:

@@ -16,15 +16,17 @@ from headrace.runtime.kernels.scratch import Array
 LOG2_E = math.log2(math.e)
 
 GELU = (3.61123719e-09, -2.66893014e-07, 7.9382221e-06, -1.1048034e-04, -6.62599105e-05, 7.26685669e-02, 1.59576843)
-"""log(Φ(x) / Φ(-x)) / x as a polynomial in x², highest power first, positive everywhere: x·Φ(x) = x / (1 + exp(-x·P(x²))) has
-an absolute error of at most 6e-7 in f32 (7e-8 by the fit, the rest by rounding)."""
+"""log(Φ(x) / Φ(-x)) / x as a polynomial in x², highest power first, positive everywhere: x·Φ(x) = x / (1 +
+exp(-x·P(x²))) has an absolute error of at most 6e-7 in f32 (7e-8 by the fit, the rest by rounding)."""
 ERF = (1.4185315e-07, -5.66849242e-06, 8.76374345e-05, -6.19784956e-04, -1.91830441e-04, 1.02769056e-01, 1.12837927)
-"""atanh(erf(x)) / x as a polynomial in x²: erf(x) = tanh(x·P(x²)) has an error of at most 1.8e-7 absolute, 2.7e-7 relative."""
+"""atanh(erf(x)) / x as a polynomial in x²: erf(x) = tanh(x·P(x²)) has an error of at most 1.8e-7 absolute, 2.7e-7
+relative."""
 TANH_GELU = (-2 * math.sqrt(2 / math.pi) * 0.044715, -2 * math.sqrt(2 / math.pi))
 
 
 def clip_ufunc() -> Callable[..., Any]:
-    """NumPy's clip as a ufunc (x, low, high, out); three times faster than maximum with a scalar. It has no public name."""
+    """NumPy's clip as a ufunc (x, low, high, out); three times faster than maximum with a scalar. It has no public
+    name."""
     found = getattr(getattr(np, "_core", np).umath, "clip", None)
     return found if isinstance(found, np.ufunc) else _clip_slowly
 

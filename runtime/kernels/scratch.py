@@ -22,8 +22,8 @@ def aligned(nbytes: int) -> Array:
 class Scratch:
     """Hands out arrays whose contents last until a `release` to a mark set before them.
 
-    Steps run in the order in which they were bound, so memory given back is simply handed out again: its size is the most
-    that is held at once. Blocks never move.
+    Steps run in the order in which they were bound, so memory given back is simply handed out again: its size is the
+    most that is held at once. Blocks never move.
     """
 
     def __init__(self, block: int = 1 << 20) -> None:

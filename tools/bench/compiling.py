@@ -183,7 +183,8 @@ def run(options: argparse.Namespace) -> int:
         ]
     around = environment()
     print(
-        f"# {around['cpu']}, load {around['load']:.2f}; CPU seconds of cold processes and their children, medians of {options.rounds}"
+        f"# {around['cpu']}, load {around['load']:.2f}; "
+        f"CPU seconds of cold processes and their children, medians of {options.rounds}"
     )
     print(f"# {'model':10} {'ours':>8} {'IREE':>8} {'import':>8} {'ratio':>8}")
     rows: list[Row] = []
@@ -191,7 +192,8 @@ def run(options: argparse.Namespace) -> int:
         row = measure(model, iree, ours, options.rounds)
         rows.append(row)
         print(
-            f"  {row.model:10} {shown(row.ours)} {shown(row.theirs)} {shown(row.import_seconds)} {shown(row.ratio)} {row.problem}",
+            f"  {row.model:10} {shown(row.ours)} {shown(row.theirs)} {shown(row.import_seconds)} "
+            f"{shown(row.ratio)} {row.problem}",
             flush=True,
         )
     ratios = [row.ratio for row in rows if row.ratio is not None]

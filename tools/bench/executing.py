@@ -73,7 +73,8 @@ class Worker:
 
 @dataclass(frozen=True)
 class Row:
-    """Times of one model: milliseconds a call (medians), the median paired ratio, its quartiles and the ratio by wall."""
+    """Times of one model: milliseconds a call (medians), the median paired ratio, its quartiles and the ratio by
+    wall."""
 
     model: str
     ours_ms: float
@@ -186,7 +187,8 @@ def run(options: argparse.Namespace) -> int:
     around = environment()
     print(f"# {around['cpu']}, {around['cpus']} CPUs, load {around['load']:.2f}; 1 thread each, CPU time, medians")
     print(
-        f"# {'model':10} {'ours ms':>9} {'peer ms':>9} {'ratio':>6}  {'quartiles':>11} {'wall':>5}  {'error':>7} {'MB':>5} {'peer MB':>7}"
+        f"# {'model':10} {'ours ms':>9} {'peer ms':>9} {'ratio':>6}  "
+        f"{'quartiles':>11} {'wall':>5}  {'error':>7} {'MB':>5} {'peer MB':>7}"
     )
     rows: list[Row] = []
     failed: dict[str, str] = {}
@@ -207,7 +209,8 @@ def run(options: argparse.Namespace) -> int:
             continue
         rows.append(row)
         print(
-            f"  {row.model:10} {row.ours_ms:9.3f} {row.theirs_ms:9.3f} {row.ratio:6.2f}  {row.low:5.2f}-{row.high:5.2f} "
+            f"  {row.model:10} {row.ours_ms:9.3f} {row.theirs_ms:9.3f} {row.ratio:6.2f}  "
+            f"{row.low:5.2f}-{row.high:5.2f} "
             f"{row.wall_ratio:5.2f}  {row.ours['error']:7.1e} {row.ours['peak_rss_kb'] // 1024:5} "
             f"{row.theirs['peak_rss_kb'] // 1024:7}",
             flush=True,
