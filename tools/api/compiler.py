@@ -118,8 +118,8 @@ def compile(
     `model`: a path (`.onnx`, or `.mlir` with IR of any level) or an `onnx.ModelProto`. `device`: a shipped device by
     name, a path of a TOML file, or a `Device`; by default what the IR says, else sn40l. `dims` binds named dims,
     `input_shapes` whole inputs; `states` maps inputs to the outputs that replace them in the next run. `shape_only`
-    compiles without weights: the result can be saved and profiled, not run. `weights`: a weight file or store, for
-    `.mlir`. `pipeline`: passes instead of the default ones. `out` writes the artifact as well.
+    compiles without weights: the result can be saved and profiled, not run. `weights`: a weight file (or an
+    artifact) or a store, for `.mlir`. `pipeline`: passes instead of the default ones. `out` writes the artifact too.
 
     The program is bound to memory when it is first run or asked for its ports. `CompileError` lists everything that is
     wrong with model, options or device.
@@ -365,9 +365,13 @@ def _verify(module: ModuleOp, phase: str) -> None:
 def _store(weights: str | Path | WeightStore | None) -> WeightStore | None:
     if weights is None or not isinstance(weights, str | os.PathLike):
         return weights
-    from headrace.dialects.support.weights import open_store
+    from headrace.dialects.support.weights import WeightStore, open_store
 
-    return open_store(weights)
+    if Path(weights).suffix != ".sn":
+        return open_store(weights)
+    store = WeightStore()
+    store.add_safetensors(weights)
+    return store
 
 
 def _refuse_for_ir(path: Path, given: Sequence[str]) -> None:

@@ -1,0 +1,236 @@
+"""headrace.compile: the same bytes every time, a layer compiled once, artifacts that need no compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from command import succeeds
+from gpt import gpt
+from onnx import numpy_helper
+
+import headrace
+from headrace.compiler import import_model, lower, translate
+from headrace.dialects.machine.device import device_names, load_device
+from headrace.dialects.support.diagnostics import CompileError
+from headrace.runtime import table
+from headrace.runtime.artifact import open_artifact
+from headrace.tools.demo import Attention
+from headrace.version import VERSION
+
+DEMO = Attention(tokens=32, width=32, heads=2)
+
+
+def header_of(path: Path) -> tuple[dict[str, Any], bytes]:
+    """Header and data part of a safetensors file."""
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8 : 8 + size]), data[8 + size :]
+
+
+def program_of(path: Path) -> tuple[list[bytes], dict[str, str]]:
+    """The encoded program of an artifact without the names of model and passes, and the digests of its weights."""
+    artifact = open_artifact(path)
+    return [array.tobytes() for array in table.encode(replace(artifact.program, meta={}))], artifact.manifest[
+        "digests"
+    ]["weights"]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert version("headrace") == VERSION
+
+
+@pytest.mark.parametrize("device", device_names())
+def test_the_demo_model_on_every_device(device: str) -> None:
+    exe = headrace.compile(DEMO.model(), device=device)
+    assert exe.program.device["name"] == device
+    found = exe(DEMO.inputs())["y"]
+    np.testing.assert_allclose(found, DEMO.reference(**DEMO.inputs()), rtol=1e-4, atol=1e-5)
+
+
+def test_a_device_may_be_a_value() -> None:
+    assert headrace.compile(DEMO.model(), device=load_device("sn10")).program.device["name"] == "sn10"
+
+
+# The same bytes
+
+
+def test_twice_the_same_bytes(tmp_path: Path) -> None:
+    """In this process and in others, whatever the hash seed."""
+    model = tmp_path / "m.onnx"
+    model.write_bytes(gpt(3).SerializeToString())
+    digests: set[str] = set()
+    for number in range(2):
+        headrace.compile(model, out=tmp_path / f"{number}.sn")
+        digests.add(hashlib.sha256((tmp_path / f"{number}.sn").read_bytes()).hexdigest())
+    for seed in ("1", "2"):
+        command = [sys.executable, "-m", "headrace.tools.headrace", "compile", model, "-o", tmp_path / "other.sn"]
+        environment = {"PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1", "PATH": ""}
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        digests.add(hashlib.sha256((tmp_path / "other.sn").read_bytes()).hexdigest())
+    assert len(digests) == 1
+
+
+def test_a_changed_weight_changes_its_bytes_and_digests_only(tmp_path: Path) -> None:
+    proto = gpt(2)
+    headrace.compile(proto, out=tmp_path / "a.sn")
+    name = "h.1.fc.weight"
+    tensor = next(t for t in proto.graph.initializer if t.name == name)
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) + np.float32(1), name))
+    headrace.compile(proto, out=tmp_path / "b.sn")
+    (a, data_a), (b, data_b) = header_of(tmp_path / "a.sn"), header_of(tmp_path / "b.sn")
+    digests_a, digests_b = (json.loads(h["__metadata__"].pop("digests")) for h in (a, b))
+    assert a == b
+    weights_a, weights_b = digests_a.pop("weights"), digests_b.pop("weights")
+    assert {key for key in weights_a if weights_a[key] != weights_b[key]} == {name}
+    assert digests_a.pop("all") != digests_b.pop("all")
+    assert digests_a == digests_b
+    a.pop("__metadata__")
+    for key, entry in a.items():
+        start, end = entry["data_offsets"]
+        assert (data_a[start:end] == data_b[start:end]) == (key != name), key
+
+
+def test_nothing_of_this_machine_is_in_an_artifact(tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    model.write_bytes(DEMO.model().SerializeToString())
+    headrace.compile(model, out=tmp_path / "m.sn")
+    assert str(tmp_path).encode() not in (tmp_path / "m.sn").read_bytes()
+
+
+# A layer once
+
+
+def test_equal_layers_are_compiled_once() -> None:
+    few, many = (translate(gpt(layers)).program for layers in (2, 48))
+    assert len(many.configs) == len(few.configs)
+    assert len(many.launches) > 20 * len(few.launches) / 2
+    assert sum(len(c.units) for c in many.configs) == sum(len(c.units) for c in few.configs)
+
+
+def test_many_layers_are_right() -> None:
+    proto = gpt(6)
+    x = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
+    from onnx.reference import ReferenceEvaluator
+
+    (expected,) = ReferenceEvaluator(proto).run(None, {"x": x})  # pyright: ignore
+    np.testing.assert_allclose(headrace.compile(proto)({"x": x})["y"], expected, rtol=1e-4, atol=1e-4)
+
+
+# Artifacts
+
+
+ALONE = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith(("headrace.passes", "headrace.frontends", "headrace.backend", "onnx", "torch", "xdsl")):
+            raise ImportError(name + " is blocked")
+sys.meta_path.insert(0, Block())
+import numpy as np, headrace
+exe = headrace.load(sys.argv[1])
+np.save(sys.argv[3], exe({"x": np.load(sys.argv[2])})["y"])
+"""
+
+
+def test_an_artifact_runs_without_the_compiler(tmp_path: Path) -> None:
+    """Passes, frontends, backend, onnx, torch and even xDSL cannot be imported in the process that runs it."""
+    headrace.compile(DEMO.model(), out=tmp_path / "m.sn")
+    np.save(tmp_path / "x.npy", DEMO.inputs()["x"])
+    command = [sys.executable, "-c", ALONE, tmp_path / "m.sn", tmp_path / "x.npy", tmp_path / "y.npy"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    expected = DEMO.reference(**DEMO.inputs())
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_any_safetensors_reader_lists_an_artifact(tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    headrace.compile(DEMO.model(), out=tmp_path / "m.sn")
+    with safe_open(tmp_path / "m.sn", "np") as file:  # pyright: ignore
+        assert {"query.weight", "query.bias", "headrace/program"} <= set(file.keys())
+        np.testing.assert_array_equal(file.get_tensor("query.weight"), DEMO.weights()["query.weight"])
+        assert file.metadata()["model"] == "attention"
+
+
+def test_what_is_saved_is_what_runs(tmp_path: Path) -> None:
+    exe = headrace.compile(DEMO.model())
+    exe.save(tmp_path / "m.sn")
+    np.testing.assert_array_equal(headrace.load(tmp_path / "m.sn")(DEMO.inputs())["y"], exe(DEMO.inputs())["y"])
+
+
+def test_shape_only(tmp_path: Path) -> None:
+    """A model without weights compiles, is saved and gives the same program; it does not run."""
+    proto = DEMO.model()
+    full = translate(proto)
+    for tensor in proto.graph.initializer:
+        if tensor.name.endswith((".weight", ".bias")):
+            tensor.ClearField("raw_data")
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value="not-there.bin")
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    exe = headrace.compile(tmp_path / "m.onnx", shape_only=True, out=tmp_path / "m.sn")
+    assert len(exe.program.launches) == len(full.program.launches)
+    assert (tmp_path / "m.sn").stat().st_size < 100_000
+    with pytest.raises(CompileError, match="missing-weight"):
+        exe(DEMO.inputs())
+    with pytest.raises(CompileError, match="missing-weight"):
+        exe(DEMO.inputs())
+
+
+def test_a_runtime_runs_what_was_compiled_for_its_device(tmp_path: Path) -> None:
+    headrace.compile(DEMO.model(), device="sn50", out=tmp_path / "m.sn")
+    runtime = headrace.Runtime(device_type="sn50")
+    found = runtime.run(runtime.load_model(tmp_path / "m.sn"), DEMO.inputs())
+    np.testing.assert_allclose(found["y"], DEMO.reference(**DEMO.inputs()), rtol=1e-4, atol=1e-5)
+    with pytest.raises(CompileError, match="compiled for 'sn50'"):
+        headrace.Runtime(device_type="sn10").load_model(tmp_path / "m.sn")
+
+
+# IR in
+
+
+def test_ir_of_every_phase_compiles_to_the_same_program(tmp_path: Path) -> None:
+    """What --dump-phases writes can be read, and going on from there ends in the same artifact."""
+    model = tmp_path / "m.onnx"
+    model.write_bytes(DEMO.model().SerializeToString())
+    succeeds("compile", model, "-o", tmp_path / "m.sn", "--dump-phases", tmp_path / "phases")
+    names = sorted(p.name for p in (tmp_path / "phases").iterdir())
+    assert names == ["0.import.mlir", "1.tensor.mlir", "2.dataflow.mlir", "3.rdu.mlir"]
+    whole, weights = program_of(tmp_path / "m.sn")
+    rest = {"0.import": "tensor,dataflow,rdu", "1.tensor": "dataflow,rdu", "2.dataflow": "rdu", "3.rdu": ""}
+    for name, passes in rest.items():
+        flags = ["--passes", passes, "--weights", tmp_path / "m.sn"]
+        succeeds("compile", tmp_path / "phases" / f"{name}.mlir", "-o", tmp_path / "again.sn", *flags)
+        again, same_weights = program_of(tmp_path / "again.sn")
+        assert (again, same_weights) == (whole, weights), name
+
+
+def test_ir_takes_no_bindings(tmp_path: Path) -> None:
+    path = tmp_path / "m.mlir"
+    path.write_text("func.func @main(%x : tensor<2xf32>) -> tensor<2xf32> {\n  func.return %x : tensor<2xf32>\n}\n")
+    with pytest.raises(CompileError, match="dims"):
+        headrace.compile(path, dims={"batch": 1})
+
+
+def test_a_module_keeps_its_device() -> None:
+    """The device that IR names is used unless another is asked for."""
+    module = import_model(DEMO.model()).module
+    lower(module, "sn10", "tensor")
+    from headrace.dialects.machine.attributes import device_of
+
+    lower(module, None, "dataflow")
+    assert device_of(module).name == "sn10"
+    lower(module, "sn40l", "")
+    assert device_of(module).name == "sn40l"
