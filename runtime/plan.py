@@ -9,8 +9,7 @@ cannot be merged runs tile by tile (`literal`), and `Plan.report` says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -31,23 +30,53 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-@dataclass
 class Plan:
-    """A bound program: `steps` run it. `report` has a line for every config that runs literally and why; `regions`
-    are the flat arrays of the program's regions."""
+    """A bound program: `run` executes every launch. `report` has a line for every config that runs literally and why;
+    `regions` are the flat arrays of the program's regions."""
 
-    steps: list[Step]
-    regions: list[Array]
-    report: list[str]
-    arena_bytes: int
-    scratch_bytes: int
-    packs: Packs
+    def __init__(self, binder: _Binder, regions: list[Array], own: dict[tuple[int, int], Array], nbytes: int) -> None:
+        self.regions = regions
+        self.arena_bytes = nbytes
+        self.packs = binder.packs
+        self._binder = binder
+        self._own = own
+        self._launches = [binder.bind_launch(i, regions, own) for i in range(len(binder.plans))]
+        self.steps = [step for steps in self._launches for step in steps]
+        configs = binder.program.configs
+        self.report = list(
+            dict.fromkeys(
+                f"config '{configs[launch.config].name}' runs literally: {plan}"
+                for launch, plan in binder.plans
+                if isinstance(plan, str)
+            )
+        )
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of the memory that single calls use."""
+        return self._binder.scratch.nbytes
 
     def run(self) -> None:
         """Run every launch once."""
-        with np.errstate(all="ignore"):
-            for f, args in self.steps:
-                f(*args)
+        run_steps(self.steps)
+
+    def steps_on(self, replaced: Mapping[int, Array]) -> list[Step]:
+        """The steps with other flat arrays in place of some regions that are only read; all else is shared."""
+        regions = list(self.regions)
+        for r, array in replaced.items():
+            regions[r] = array
+        found: list[Step] = []
+        for i, (launch, _) in enumerate(self._binder.plans):
+            touched = any(r in replaced for r, _ in launch.args)
+            found += self._binder.bind_launch(i, regions, self._own) if touched else self._launches[i]
+        return found
+
+
+def run_steps(steps: Sequence[Step]) -> None:
+    """Run bound calls. Exponentials overflow on purpose, so no floating-point warnings."""
+    with np.errstate(all="ignore"):
+        for f, args in steps:
+            f(*args)
 
 
 def plan_configs(program: Program) -> list[tuple[Launch, ConfigPlan | str]]:
@@ -96,7 +125,8 @@ def bind_program(
     elif plans is None:
         plans = plan_configs(program)
     binder = _Binder(program, plans, shared.packs if shared is not None else None)
-    return binder.bind(weights, shared.regions if shared is not None else None)
+    regions, own, nbytes = binder.allocate(weights, shared.regions if shared is not None else None)
+    return Plan(binder, regions, own, nbytes)
 
 
 class _Margins:
@@ -128,36 +158,33 @@ class _Binder:
         self.scratch = Scratch()
         self.packs = packs if packs is not None else Packs()
 
-    def bind(self, weights: Callable[[str], Array], shared: Sequence[Array] | None) -> Plan:
-        regions, own, nbytes = self._allocate(weights, shared)
-        steps: list[Step] = []
-        report: list[str] = []
-        for i, (launch, plan) in enumerate(self.plans):
-            config = self.program.configs[launch.config]
-            params = [(regions[r], at) for r, at in launch.args]
-            if isinstance(plan, str):
-                told = f"config '{config.name}' runs literally: {plan}"
-                if told not in report:
-                    report.append(told)
-                views = [
-                    regions[r][at : at + p.type.elements] for p, (r, at) in zip(config.params, launch.args, strict=True)
-                ]
-                steps.append((literal.run_config, (config, views)))
-                continue
-            none = (np.empty(0, np.uint8), 0)
-            flats = [
-                params[p.param] if p.param >= 0 else (own[i, k], 0) if (i, k) in own else none
-                for k, p in enumerate(plan.places)
+    def bind_launch(self, i: int, regions: Sequence[Array], own: Mapping[tuple[int, int], Array]) -> list[Step]:
+        """Steps of launch i on the arrays of the regions and of its own places."""
+        launch, plan = self.plans[i]
+        config = self.program.configs[launch.config]
+        if isinstance(plan, str):
+            views = [
+                regions[r][at : at + p.type.elements] for p, (r, at) in zip(config.params, launch.args, strict=True)
             ]
-            regions_of = [self.program.regions[r].kind for r, _ in launch.args]
-            constant = frozenset(k for k, kind in enumerate(regions_of) if kind == "weight")
-            for action in plan.actions:
-                self._bind_action(plan, action, flats, constant, steps)
-        return Plan(steps, regions, report, nbytes, self.scratch.nbytes, self.packs)
+            return [(literal.run_config, (config, views))]
+        none = (np.empty(0, np.uint8), 0)
+        flats = [
+            (regions[launch.args[p.param][0]], launch.args[p.param][1])
+            if p.param >= 0
+            else (own[i, k], 0)
+            if (i, k) in own
+            else none
+            for k, p in enumerate(plan.places)
+        ]
+        constant = frozenset(k for k, (r, _) in enumerate(launch.args) if self.program.regions[r].kind == "weight")
+        steps: list[Step] = []
+        for action in plan.actions:
+            self._bind_action(plan, action, flats, constant, steps)
+        return steps
 
     # Memory
 
-    def _allocate(
+    def allocate(
         self, weights: Callable[[str], Array], shared: Sequence[Array] | None
     ) -> tuple[list[Array], dict[tuple[int, int], Array], int]:
         """Arrays of all regions and of each launch's own places (launch, place), and the arena's size in bytes."""
@@ -202,7 +229,7 @@ class _Binder:
                 own[launch, which] = array
             else:
                 regions[which] = array
-                if self.program.regions[which].kind != "temp":
+                if self.program.regions[which].kind == "output":
                     array[...] = 0
         found = [r for r in regions if r is not None]
         assert len(found) == len(regions)

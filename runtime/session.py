@@ -15,10 +15,14 @@ from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
 from headrace.runtime.artifact import Artifact, open_artifact
 from headrace.runtime.check import check_program
-from headrace.runtime.plan import Plan, bind_program, plan_configs
+from headrace.runtime.plan import Plan, Step, bind_program, plan_configs, run_steps
 from headrace.runtime.program import Port, Program
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+LARGE = 1 << 20
+"""Bytes from which an input is worth reading where it is."""
 
 
 class Weights(Protocol):
@@ -85,6 +89,23 @@ class Executable:
                 if (other.region, other.offset) != (port.region, port.offset):
                     self._plan.steps.append((np.copyto, (past, self._view(other))))
 
+        self._large = self._readable_in_place()
+        self._last_large: list[int] | None = None
+        self._adopted: tuple[list[int], list[Step]] | None = None
+
+    def _readable_in_place(self) -> dict[str, int]:
+        """Large inputs that fill a region of their own, which nothing else names: name to region."""
+        named = [p.region for p in (*self.program.inputs, *self.program.outputs)]
+        return {
+            p.name: p.region
+            for p in self.program.inputs
+            if p.name in self._inputs
+            and self._inputs[p.name].nbytes >= LARGE
+            and named.count(p.region) == 1
+            and self.program.regions[p.region].kind == "input"
+            and self.program.regions[p.region].type.elements == p.type.elements
+        }
+
     def _view(self, port: Port) -> Array:
         flat = self._plan.regions[port.region]
         return flat[port.offset : port.offset + port.type.elements].reshape(port.type.shape)
@@ -114,19 +135,45 @@ class Executable:
     # Running
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Run once on copies of the inputs; the arrays returned are fresh.
+        """Run once; the arrays returned are fresh. Inputs are copied, except that those of at least `LARGE` bytes are
+        read where they are if the same arrays are given again and again (and are kept alive for that).
 
         `CompileError` lists every input that is missing, unknown, or of another shape or type, and runs nothing.
         """
-        for view, array in self._checked(inputs):
-            np.copyto(view, array)
-        self.run()
+        arrays = self._checked(inputs)
+        steps = self._adopt(arrays) if self._large else None
+        for name, array in arrays.items():
+            if steps is None or name not in self._large:
+                np.copyto(self._inputs[name], array)
+        run_steps(self._plan.steps if steps is None else steps)
         return {name: view.copy() for name, view in self._outputs.items()}
 
-    def _checked(self, inputs: Mapping[str, Any]) -> list[tuple[Array, Array]]:
-        """Destination and array of every input."""
+    def _adopt(self, arrays: Mapping[str, Array]) -> list[Step] | None:
+        """Steps that read large inputs where the caller has them; None when they are to be copied.
+
+        Binding to other memory takes longer than a copy, so it is done for the first arrays that are given and for
+        arrays that are given twice in a row."""
+        key: list[int] = []
+        for name in self._large:
+            array = arrays[name]
+            if not (array.flags.c_contiguous and array.flags.aligned):
+                return None
+            key.append(array.__array_interface__["data"][0])
+        if self._adopted is not None and self._adopted[0] == key:
+            return self._adopted[1]
+        first_or_again = self._last_large in (None, key)
+        self._last_large = key
+        if not first_or_again:
+            return None
+        flat = {region: arrays[name].reshape(-1) for name, region in self._large.items()}
+        steps = self._plan.steps_on(flat)
+        self._adopted = (key, steps)  # the steps keep the arrays alive, so no others can come to lie there
+        return steps
+
+    def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """The array of every input."""
         found = Collector()
-        pairs: list[tuple[Array, Array]] = []
+        arrays: dict[str, Array] = {}
         for name, view in self._inputs.items():
             if name not in inputs:
                 found.add("bad-input", f"input '{name}' of {_type(view)} is missing")
@@ -140,14 +187,14 @@ class Executable:
                 found.add("bad-input", f"input '{name}' is {_type(array)}, expected {_type(view)}",
                           fix=_fix(name, array, view))  # fmt: skip
                 continue
-            pairs.append((view, array))
+            arrays[name] = array
         for name in inputs:
             if name in self._states:
                 found.add("bad-input", f"'{name}' is state that lives in the executable", fix="set it with reset()")
             elif name not in self._inputs:
                 found.add("bad-input", f"no input '{name}'", fix=nearest(name, self._inputs))
         found.raise_if_any()
-        return pairs
+        return arrays
 
     def bind(self) -> Bound:
         """Views of the memory that runs use: no copies in or out."""

@@ -12,6 +12,7 @@ from programs import CASES, Case, cache, ffn
 
 from headrace.backend.writer import write_artifact
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.runtime import session
 from headrace.runtime.session import Executable, Runtime, load
 
 
@@ -171,3 +172,22 @@ def test_a_saved_artifact_runs_without_the_compiler(name: str, tmp_path: Path) -
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "ran\n"
+
+
+def test_large_inputs_are_read_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "LARGE", 1024)
+    case = ffn()
+    exe = executable(case)
+    x = case.inputs["x"].copy()
+    own = exe.bind().inputs["x"]
+    own[...] = 7
+    np.testing.assert_allclose(exe({"x": x})["y"], case.expected["y"], rtol=1e-5, atol=1e-5)
+    assert (own == 7).all()  # not copied
+    doubled = exe({"x": x * 2})["y"]  # other memory, copied
+    x[...] *= 2  # contents are read anew at each call
+    np.testing.assert_array_equal(exe({"x": x})["y"], doubled)
+    again = x.copy()
+    for _ in range(3):
+        np.testing.assert_array_equal(exe({"x": again})["y"], doubled)
+        np.testing.assert_array_equal(exe({"x": np.asfortranarray(again)})["y"], doubled)
+    np.testing.assert_array_equal(exe.clone()({"x": x})["y"], doubled)
