@@ -217,6 +217,8 @@ class _Program:
         self.block = Block()
         self.regions: dict[str, RegionOp] = {}
         self.order: list[RegionOp] = []
+        self.stems: dict[str, int] = {}
+        self.weights: dict[str, str] = {}
         self.launches: list[LaunchOp] = []
         self.mode = launch_mode(device_of(module))
         self.ties: dict[SSAValue, Place] = {}
@@ -249,10 +251,13 @@ class _Program:
         return program
 
     def _region(self, stem: str, kind: str, type: TT, key: str = "", location: Location | None = None) -> str:
-        name, n = _word(stem), 0
+        word = _word(stem)
+        count = self.stems.get(word, 0)
+        name = word if not count else f"{word}.{count}"
         while name in self.regions:
-            n += 1
-            name = f"{_word(stem)}.{n}"
+            count += 1
+            name = f"{word}.{count}"
+        self.stems[word] = count + 1
         op = RegionOp(name, kind, type, key)
         if location is not None:
             op.location = location
@@ -309,8 +314,9 @@ class _Program:
 
     def _weight(self, op: WeightOp) -> Place:
         key = op.key.data
-        name = next((r.sym_name.data for r in self.order if r.kind.data == "weight" and r.key.data == key), None)
-        return (name or self._region(key, "weight", tt(op.result), key, op.location)), 0
+        if key not in self.weights:
+            self.weights[key] = self._region(key, "weight", tt(op.result), key, op.location)
+        return self.weights[key], 0
 
     def _tie(self, value: SSAValue, place: Place, tied: dict[SSAValue, Place]) -> None:
         """Make what produces `value` write it at `place`, where its producer is free to choose."""
