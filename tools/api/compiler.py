@@ -13,11 +13,11 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from headrace.dialects.support.diagnostics import Collector, CompileError, Diagnostic, nearest
 from headrace.version import VERSION
@@ -195,7 +195,7 @@ def import_model(
     weights: str | Path | WeightStore | None = None,
 ) -> Imported:
     """Read a model; the arguments are those of `compile`. `CompileError` lists everything that is wrong with it."""
-    path = Path(model) if isinstance(model, str | os.PathLike) else None
+    path = Path(cast("str | os.PathLike[str]", model)) if isinstance(model, str | os.PathLike) else None
     if path is not None and path.suffix == ".mlir":
         given = {"dims": dims, "input_shapes": input_shapes, "states": states}
         _refuse_for_ir(path, [name for name, value in given.items() if value])
@@ -338,7 +338,7 @@ class Clock:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def _no_collection() -> Generator[None]:
     """IR is full of cycles that live to the end: looking for garbage among them only costs time."""
     enabled = gc.isenabled()
     gc.disable()

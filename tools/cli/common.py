@@ -6,8 +6,7 @@ import json
 import os
 import re
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -95,7 +94,7 @@ def shapes_of(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 @contextmanager
-def progress(quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+def progress(quiet: bool = False) -> Generator[Callable[[int, int, str], None]]:
     """Gives a function that shows (step, of how many, what) on one line of a terminal, and clears it at the end."""
     if quiet or not sys.stderr.isatty():
         yield lambda step, total, text: None
@@ -162,7 +161,7 @@ def random_arrays(ports: Sequence[Any], seed: int) -> dict[str, Array]:
 
     found: dict[str, Array] = {}
     for port in ports:
-        generator = np.random.default_rng([seed, zlib.crc32(port.name.encode())])
+        generator: Any = np.random.default_rng([seed, zlib.crc32(port.name.encode())])
         shape, dtype = port.type
         values = generator.standard_normal(shape) if is_float(dtype) else generator.integers(0, 2, shape)
         found[port.name] = np.asarray(values).astype(to_numpy(dtype))
@@ -171,6 +170,9 @@ def random_arrays(ports: Sequence[Any], seed: int) -> dict[str, Array]:
 
 def save_arrays(path: str | Path, arrays: Mapping[str, Array]) -> None:
     """Write an .npz file, complete or not at all."""
+    import tempfile
+    import zipfile
+
     import numpy as np
 
     from headrace.compiler import check_writable
@@ -179,8 +181,10 @@ def save_arrays(path: str | Path, arrays: Mapping[str, Array]) -> None:
     check_writable(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **dict(arrays))
+        with os.fdopen(handle, "wb") as raw, zipfile.ZipFile(raw, "w") as archive:
+            for key, array in arrays.items():  # np.savez refuses some names
+                with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(name, 0o666 & ~mask)

@@ -46,7 +46,10 @@ def demonstrate(attention: Any, device: str | None, artifact: Path, as_json: boo
     from headrace.tools.cli.compare import error_of
     from headrace.tools.cli.compile import summary
 
-    say = (lambda text: None) if as_json else click.echo  # pyright: ignore[reportUnknownLambdaType]
+    def say(text: str) -> None:
+        if not as_json:
+            click.echo(text)
+
     model = attention.model()
     nodes, weights = len(model.graph.node), sum(array.nbytes for array in attention.weights().values())
     say(

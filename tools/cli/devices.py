@@ -31,15 +31,9 @@ def command(name: str | None, as_json: bool) -> None:
     numbers = flat(load_device(name).to_dict())
     bases = device_bases(name)
     rows = [
-        {
-            "name": path,
-            "value": value,
-            "unit": bases[path].unit if path in bases else "",
-            "basis": bases[path].kind if path in bases else "",
-            "text": bases[path].text if path in bases else "",
-        }
+        {"name": path, "value": value, "unit": bases[path].unit, "basis": bases[path].kind, "text": bases[path].text}
         for path, value in numbers.items()
-        if path != "name" and not path.endswith(".name")
+        if path in bases  # what the file does not give has its neutral value
     ]
     if as_json:
         common.print_json({"device": name, "numbers": rows})
@@ -116,7 +110,7 @@ def numbers_text(rows: list[dict[str, Any]]) -> str:
     lines: list[str] = []
     for row in rows:
         head = f"{row['name']:{name_width}}  {_shown(row):{value_width}}  "
-        basis = f"{row['basis']}: {row['text']}" if row["basis"] else ""
+        basis = f"{row['basis']}: {row['text']}"
         lines += textwrap.wrap(
             basis, 118, initial_indent=head, subsequent_indent=" " * (name_width + value_width + 4)
         ) or [head.rstrip()]
@@ -127,7 +121,9 @@ def _shown(row: dict[str, Any]) -> str:
     value = row["value"]
     if isinstance(value, list | tuple):
         parts = cast("Sequence[Any]", value)
-        value = " ".join("=".join(map(str, x)) if isinstance(x, list | tuple) else str(x) for x in parts)
+        value = " ".join(
+            "=".join(map(str, cast("Sequence[Any]", x))) if isinstance(x, list | tuple) else str(x) for x in parts
+        )
     elif isinstance(value, int | float) and not isinstance(value, bool):
         value = f"{value:.6g}" if isinstance(value, float) else str(value)
     return (

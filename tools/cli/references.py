@@ -75,7 +75,8 @@ def _framework(which: str) -> tuple[str, Any]:
 def _load(model: str) -> Any:
     import onnx
 
-    return onnx.load(model)
+    library: Any = onnx  # partly typed
+    return library.load(model)
 
 
 def _onnx(model: str, inputs: Mapping[str, Array], names: list[str]) -> list[Array]:
