@@ -32,10 +32,19 @@ AnyTensor = TensorType.constr(AnyAttr())
 
 def tt(value: SSAValue | Attribute) -> TT:
     """The plain tensor type of an SSA value or IR type; `ShapeError` when it is not a static tensor we know."""
-    return _plain(value.type if isinstance(value, SSAValue) else value)
+    found = value.type if isinstance(value, SSAValue) else value
+    seen = _seen.get(id(found))
+    if seen is None or seen[0] is not found:
+        if len(_seen) > 1 << 16:
+            _seen.clear()
+        seen = _seen[id(found)] = (found, _plain(found))
+    return seen[1]
 
 
-@lru_cache(maxsize=1 << 16)
+_seen: dict[int, tuple[Attribute, TT]] = {}
+"""Types met, by identity (hashing a tensor type costs more than reading it); each entry keeps its type alive."""
+
+
 def _plain(found: Attribute) -> TT:
     if not isinstance(found, TensorType):
         raise ShapeError(f"expected a tensor, found {found}")

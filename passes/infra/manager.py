@@ -107,7 +107,7 @@ class PassManager:
             error.add_note(f"while running pass '{one}'")
             raise
         record.seconds = time.process_time() - start
-        after = _count(module)
+        after = counts if record.changed is False else _count(module)
         record.ops_after = after.total()
         record.delta = {
             name: after[name] - counts[name] for name in sorted({*after, *counts}) if after[name] != counts[name]
