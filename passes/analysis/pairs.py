@@ -74,7 +74,7 @@ def flow_pairs(flow: FlowOp, units: dict[str, UnitOp]) -> Ints:
             held = owners(memory, stream, view.view)
         else:
             assert isinstance(memory, AgcuOp)
-            held = [np.zeros(1, np.int64)] * stream.sites
+            held = [np.array([site % memory.size]) for site in range(stream.sites)]
         inner = np.repeat(np.arange(len(held), dtype=np.int64), [len(x) for x in held])
         outer = np.concatenate(held)
         columns = (inner, outer) if isinstance(source, PcuOp) else (outer, inner)
@@ -85,9 +85,14 @@ def flow_pairs(flow: FlowOp, units: dict[str, UnitOp]) -> Ints:
             assert view is not None, "verified"
             sides.append(np.unique(np.concatenate(owners(unit, stream, view.view))))
         else:
-            sides.append(np.zeros(1, np.int64))
-    a, b = np.meshgrid(*sides, indexing="ij")
-    return np.stack([a.ravel(), b.ravel()], axis=1)
+            assert isinstance(unit, AgcuOp)
+            sides.append(np.arange(unit.size, dtype=np.int64))
+    if isinstance(source, PmuOp) and isinstance(target, PmuOp):
+        a, b = np.meshgrid(*sides, indexing="ij")
+        return np.stack([a.ravel(), b.ravel()], axis=1)
+    # any address generator reaches any address: the longer side is dealt out over the shorter
+    count = max(len(side) for side in sides)
+    return np.stack([np.resize(side, count) for side in sides], axis=1)
 
 
 def words_per_cycle(flow: FlowOp, pairs: Ints, cycles: float, device: Device) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 from headrace.dialects.dataflow.ops import (
@@ -24,10 +24,22 @@ from headrace.dialects.dataflow.ops import (
 )
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.cost import launch_mode
+from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.attributes import ParamAttr
-from headrace.dialects.rdu.ops import AgcuOp, ConfigOp, FlowOp, LaunchOp, PcuOp, PmuOp, PortOp, ProgramOp, RegionOp
+from headrace.dialects.rdu.ops import (
+    AgcuOp,
+    ConfigOp,
+    FlowOp,
+    LaunchOp,
+    PcuOp,
+    PmuOp,
+    PortOp,
+    ProgramOp,
+    RegionOp,
+    UnitOp,
+)
 from headrace.dialects.rdu.ops import YieldOp as UnitYieldOp
-from headrace.dialects.support import locations
+from headrace.dialects.support import dtypes, locations
 from headrace.dialects.support.access import Loop, Stream, View
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.locations import Location
@@ -54,8 +66,9 @@ class _End:
 class _Config:
     """Turns one section into one config."""
 
-    def __init__(self, section: SectionOp, names: Sequence[str]) -> None:
+    def __init__(self, section: SectionOp, names: Sequence[str], device: Device) -> None:
         self.section = section
+        self.device = device
         self.block = Block()
         self.names: dict[str, int] = {}
         self.ends: dict[SSAValue, tuple[_End, Stream]] = {}
@@ -94,9 +107,32 @@ class _Config:
                         fix="lower it to stages and buffers first",
                         location=locations.of(op),
                     )
+        self._spread()
         config = ConfigOp(self.section.sym.data, self.params, self.block)
         config.location = self.section.location
         return config
+
+    def _spread(self) -> None:
+        """Deal the device's address generators out over loads and stores by the bytes they move, at most one for each
+        unit at the other end: one generator passes less than the memory can give."""
+        units = {op.title: op for op in self.block.ops if isinstance(op, UnitOp)}
+        nbytes: dict[str, int] = {}
+        ends: dict[str, int] = {}
+        for flow in self.block.ops:
+            if not isinstance(flow, FlowOp):
+                continue
+            stream = flow.stream.stream
+            for name, other in (flow.ends, flow.ends[::-1]):
+                if isinstance(unit := units[name], AgcuOp) and unit.direction.data in ("load", "store"):
+                    moved = stream.steps * stream.sites * stream.tile_elements * dtypes.byte_size(stream.dtype)
+                    nbytes[name] = nbytes.get(name, 0) + moved
+                    ends[name] = max(ends.get(name, 1), units[other].size)
+        free = self.device.count("agcu") - sum(isinstance(u, AgcuOp) for u in units.values())
+        total = sum(nbytes.values())
+        if free <= 0 or not total:
+            return
+        for name, moved in nbytes.items():
+            units[name].count = IntegerAttr(min(ends[name], 1 + free * moved // total), i64)
 
     def _name(self, stem: str) -> str:
         number = self.names.get(stem, -1) + 1
@@ -424,9 +460,10 @@ class ConvertDataflowToRduPass(Pass):
         functions = [op for op in top.ops if isinstance(op, func.FuncOp)]
         if not functions:
             return False
+        device = device_of(module)
         program = _Program(module).run()
         configs = [
-            _Config(op, _param_names(op)).run()
+            _Config(op, _param_names(op), device).run()
             for f in functions
             for op in f.body.block.ops
             if isinstance(op, SectionOp)
