@@ -10,11 +10,9 @@ weight.
 
 from __future__ import annotations
 
-import gc
 import os
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -162,19 +160,18 @@ def translate(
     module as it stands. `progress` is called before each step with its number, how many there are, and its name.
     """
     check_options(precision, opt)
-    with _no_collection():
-        clock = Clock()
-        imported = import_model(
-            model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only, weights=weights
-        )
-        clock.lap("import")
-        module = imported.module
-        text = lower(module, device, pipeline, on_phase, progress, clock)
-        from headrace.backend.encode import encode
+    clock = Clock()
+    imported = import_model(
+        model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only, weights=weights
+    )
+    clock.lap("import")
+    module = imported.module
+    text = lower(module, device, pipeline, on_phase, progress, clock)
+    from headrace.backend.encode import encode
 
-        manifest = {"model": imported.name, "precision": precision, "goal": opt, "pipeline": text}
-        program = encode(module, manifest)
-        clock.lap("encode")
+    manifest = {"model": imported.name, "precision": precision, "goal": opt, "pipeline": text}
+    program = encode(module, manifest)
+    clock.lap("encode")
     return Translation(
         program,
         ModelWeights(module, imported.store) if imported.store is not None and not shape_only else None,
@@ -335,18 +332,6 @@ class Clock:
         now = time.process_time()
         self.seconds[step] = self.seconds.get(step, 0.0) + now - self._last
         self._last = now
-
-
-@contextmanager
-def _no_collection() -> Generator[None]:
-    """IR is full of cycles that live to the end: looking for garbage among them only costs time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _verify(module: ModuleOp, phase: str) -> None:

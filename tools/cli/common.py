@@ -258,13 +258,30 @@ def plural(count: int, noun: str) -> str:
 
 
 def profile_json(exe: Any) -> Any:
-    """What a run of an executable costs, as plain data."""
-    return structure(exe.program)
+    """What a run of an executable costs on its device, as plain data, with what each section occupies."""
+    found: dict[str, Any] = {"structure": structure(exe.program)}
+    if has_timing():
+        from headrace.runtime.timing import profile
+
+        found["time"] = profile(exe.program).to_json()
+    return found
 
 
 def profile_text(exe: Any, top: int = 20) -> str:
-    """What a run of an executable costs, for people: at most `top` rows."""
-    return structure_text(structure(exe.program), top)
+    """What a run of an executable costs on its device, for people: at most `top` rows a table."""
+    shown = structure_text(structure(exe.program), top)
+    if has_timing():
+        from headrace.runtime.timing import profile
+
+        shown = f"{shown}\n\n{profile(exe.program).text(top)}"
+    return shown
+
+
+def has_timing() -> bool:
+    """Whether this installation has a model of the device's time."""
+    from importlib.util import find_spec
+
+    return find_spec("headrace.runtime.timing") is not None
 
 
 def structure(program: Any) -> list[dict[str, Any]]:
