@@ -6,8 +6,9 @@ not depend on the order in which processes run.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import isfinite, prod
 from typing import cast
 
 from xdsl.dialects.builtin import (
@@ -51,7 +52,7 @@ from xdsl.utils.exceptions import VerifyException
 from headrace.dialects.dataflow.types import StreamType, ViewAttr
 from headrace.dialects.support.access import Stream, View
 from headrace.dialects.support.syntax import parse_view, view_text
-from headrace.dialects.tensor.base import tt
+from headrace.dialects.tensor.base import TensorOp, tt
 from headrace.dialects.tensor.shapes import TT
 
 AnyTensor = TensorType.constr(AnyAttr())
@@ -79,6 +80,12 @@ def _check_view(what: str, view: View, stream: Stream, size: int) -> None:
     low, high = view.bounds(shape)
     if low < 0 or high >= size:
         raise VerifyException(f"{what}: the view reaches elements {low} to {high} of {size}")
+
+
+def _check_counts(what: str, *streams: Stream) -> None:
+    counts = [tuple(x.count for x in stream.time) for stream in streams]
+    if len(set(counts)) > 1:
+        raise VerifyException(f"{what}: all streams must have the same loop counts, found {sorted(set(counts))}")
 
 
 _BUFFER_NUMBERS = ("frames", "copies", "split_dim", "units", "banks")
@@ -115,8 +122,18 @@ def _print_numbers(printer: Printer, op: IRDLOperation, names: Sequence[str]) ->
     defaults = {name: op.get_irdl_definition().properties[name].default_value for name in names}
     shown = {n: op.properties[n] for n in names if n in op.properties and op.properties[n] != defaults[n]}
     if shown:
-        texts = [f"{n} = {v.value.data}" for n, v in shown.items() if isinstance(v, IntegerAttr | FloatAttr)]
+        texts = [f"{n} = {_number(v.value.data)}" for n, v in shown.items() if isinstance(v, IntegerAttr | FloatAttr)]
         printer.print_string(f" {{{', '.join(texts)}}}")
+
+
+def _number(value: int | float) -> str:
+    """A number as the parser reads it back, to the last bit."""
+    if isinstance(value, int):
+        return str(value)
+    if not isfinite(value):
+        return f"0x{struct.pack('>d', value).hex()} : f64"
+    mantissa, e, exponent = repr(value).partition("e")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}{e}{exponent}"
 
 
 @irdl_op_definition
@@ -162,6 +179,12 @@ class SectionOp(IRDLOperation):
         last = block.last_op
         if not isinstance(last, YieldOp) or [v.type for v in last.values] != [r.type for r in self.outs]:
             raise VerifyException("dataflow.section: must end in dataflow.yield of the result types")
+        for op in block.ops:
+            if not isinstance(op, PROCESSES) and op is not last:
+                raise VerifyException(f"dataflow.section: {op.name} is no process of a section; put it into a stage")
+        for value in last.values:
+            if not isinstance(value.owner, StoreOp | ScatterOp):
+                raise VerifyException("dataflow.section: results are what a dataflow.store or dataflow.scatter makes")
 
 
 @irdl_op_definition
@@ -187,9 +210,10 @@ class LoadOp(IRDLOperation):
         parser.parse_punctuation(":")
         type = parser.parse_type()
         parser.parse_punctuation("->")
+        start = parser.pos
         out = parser.parse_type()
         if not isinstance(out, StreamType):
-            parser.raise_error("expected a stream type")
+            parser.raise_error("expected a stream type", start, parser.pos)
         return LoadOp(parser.resolve_operand(tensor, type), view, out)
 
     def print(self, printer: Printer) -> None:
@@ -454,22 +478,27 @@ class StageOp(IRDLOperation):
         tiles = [cast(StreamType, v.type).tile for v in self.ins]
         if [a.type for a in block.args] != tiles:
             raise VerifyException("dataflow.stage: body arguments must have the tile types of the inputs")
+        for op in block.ops:
+            if not isinstance(op, TensorOp) and op is not block.last_op:
+                raise VerifyException(f"dataflow.stage: a body holds tensor ops, found {op.name}")
         last = block.last_op
         made = [cast(StreamType, r.type).tile for r in self.outs]
         if not isinstance(last, YieldOp) or [v.type for v in last.values] != made:
             raise VerifyException("dataflow.stage: must end in dataflow.yield of the output tiles")
         if not self.outs:
             raise VerifyException("dataflow.stage: at least one output")
-        counts = {tuple(x.count for x in stream_of(v).time) for v in (*self.ins, *self.outs)}
-        if len(counts) > 1:
-            raise VerifyException(f"dataflow.stage: all streams must have the same loop counts, found {sorted(counts)}")
+        _check_counts("dataflow.stage", *map(stream_of, (*self.ins, *self.outs)))
         for value in self.outs:
             if not stream_of(value).partitions:
                 raise VerifyException("dataflow.stage: output loops must tile the result without repeats or gaps")
+        if len({dim for dim, _ in self.parts}) != len(self.parts):
+            raise VerifyException("dataflow.stage: par names a dim twice")
+        tile = stream_of(self.outs[0]).tile
         for dim, parts in self.parts:
-            extent = stream_of(self.outs[0]).tile[dim] if dim < len(stream_of(self.outs[0]).tile) else 0
-            if parts < 1 or extent % max(parts, 1):
-                raise VerifyException(f"dataflow.stage: {parts} parts do not divide dim {dim} of extent {extent}")
+            if dim >= len(tile):
+                raise VerifyException(f"dataflow.stage: par names dim {dim} but tiles have {len(tile)} dims")
+            if parts < 1 or tile[dim] % parts:
+                raise VerifyException(f"dataflow.stage: {parts} parts do not divide dim {dim} of extent {tile[dim]}")
 
 
 @irdl_op_definition
@@ -501,6 +530,7 @@ class GatherOp(IRDLOperation):
             )
         if not index.dtype.startswith(("i", "ui")) or out.dtype != table.dtype:
             raise VerifyException("dataflow.gather: indices are integers and rows have the table's element type")
+        _check_counts("dataflow.gather", index, out)
 
 
 @irdl_op_definition
@@ -526,6 +556,11 @@ class ScatterOp(IRDLOperation):
         base, index, rows = tt(self.base), stream_of(self.indices), stream_of(self.rows)
         if rows.tile != index.tile + base.shape[1:]:
             raise VerifyException("dataflow.scatter: row tiles must be index tile shape followed by the row shape")
+        if not index.dtype.startswith(("i", "ui")) or rows.dtype != base.dtype:
+            raise VerifyException("dataflow.scatter: indices are integers and rows have the base's element type")
+        if self.tensor.type != self.base.type:
+            raise VerifyException("dataflow.scatter: the result has the type of the base")
+        _check_counts("dataflow.scatter", index, rows)
 
 
 @irdl_op_definition
@@ -542,6 +577,8 @@ class ForkOp(IRDLOperation):
         super().__init__(operands=[input], result_types=[[input.type] * count])
 
     def verify_(self) -> None:
+        if not self.outs:
+            raise VerifyException("dataflow.fork: at least one output")
         if any(r.type != self.input.type for r in self.outs):
             raise VerifyException("dataflow.fork: every output has the type of the input")
 
@@ -568,8 +605,13 @@ class MergeOp(IRDLOperation):
             raise VerifyException("dataflow.merge: the innermost loop of the output runs over the inputs")
         for value in self.ins:
             stream = stream_of(value)
+            if stream.dtype != out.dtype:
+                raise VerifyException("dataflow.merge: inputs have the output's element type")
             if stream.tile != out.tile or [x.count for x in stream.time] != [x.count for x in out.time[:-1]]:
                 raise VerifyException("dataflow.merge: inputs have the output's tile and all but its innermost loop")
 
+
+PROCESSES = (LoadOp, StoreOp, BufferOp, StageOp, GatherOp, ScatterOp, ForkOp, MergeOp)
+"""What a section holds."""
 
 OPS = [SectionOp, LoadOp, StoreOp, BufferOp, StageOp, GatherOp, ScatterOp, ForkOp, MergeOp, YieldOp]

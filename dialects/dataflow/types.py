@@ -87,11 +87,15 @@ class StreamType(ParametrizedAttribute, TypeAttribute):
 
     def verify(self) -> None:
         rank = len(self.tile.get_shape())
+        if len(self.flat) % 3:
+            raise VerifyException(f"stream: loops are triples of numbers, found {len(self.flat)} numbers")
         for loop in loops_from_array(self.flat):
             if loop.count < 1:
                 raise VerifyException(f"stream: a loop runs at least once, found {loop.count}")
             if not -1 <= loop.dim < rank:
                 raise VerifyException(f"stream: loop on dim {loop.dim} but tiles have {rank} dims")
+            if loop.dim >= 0 and loop.step < 1:
+                raise VerifyException(f"stream: a loop advances by at least one element, found {loop.step}")
 
 
 @irdl_attr_definition
@@ -120,6 +124,10 @@ class ViewAttr(ParametrizedAttribute):
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string(view_text(self.view))
+
+    def verify(self) -> None:
+        if not len(self.flat):
+            raise VerifyException("view: an offset and strides, found nothing")
 
 
 @lru_cache(maxsize=4096)
