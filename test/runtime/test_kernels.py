@@ -182,10 +182,14 @@ def test_gelu_and_erf_over_their_whole_range(form: str) -> None:
 def test_the_result_may_take_the_place_of_operand_0(name: str, form: str) -> None:
     x = random(6, 70)
     others = {"layer_norm": [random(70), random(70)], "add": [random(70)], "mul": [random(6, 70, seed=3)]}.get(name, [])
-    attrs: dict[str, Any] = {"gelu": {"approximate": "none"}, "layer_norm": {"axis": -1, "epsilon": 1e-5}}.get(name,
-    {"axis": -1}) (want,)
-    = evaluate(f"tensor.{name}",
-    attrs, x, *others) for layout in LAYOUTS: place = laid_out(x, layout)
+    attributes: dict[str, dict[str, Any]] = {
+        "gelu": {"approximate": "none"},
+        "layer_norm": {"axis": -1, "epsilon": 1e-5},
+    }
+    attrs = attributes.get(name, {"axis": -1})
+    (want,) = evaluate(f"tensor.{name}", attrs, x, *others)
+    for layout in LAYOUTS:
+        place = laid_out(x, layout)
         run(bind(f"tensor.{name}", attrs, [place, *others], [place], Scratch()))
         close(place, want, 8 * EPS, layout)
 
@@ -251,7 +255,8 @@ def test_reductions(name: str) -> None:
     for axes in [(), (3,), (0,), (1,), (2, 3), (0, 2), (0, 1, 2), (0, 1, 2, 3), (-1,)]:
         for keepdims in (True, False):
             layouts = LAYOUTS if axes else ("dense",)
-            check(f"tensor.{name}", {"axes": axes, "keepdims": keepdims}, x, tolerance=64 * EPS, layouts=layouts, quick=False)
+            attrs = {"axes": axes, "keepdims": keepdims}
+            check(f"tensor.{name}", attrs, x, tolerance=64 * EPS, layouts=layouts, quick=False)
     if name != "reduce_mean":
         check(f"tensor.{name}", {"axes": (1,), "keepdims": False}, np.arange(24, dtype=np.int64).reshape(2, 3, 4))
 
@@ -469,7 +474,8 @@ def test_chain_of_a_feed_forward_layer(rows: int, form: str) -> None:
 def test_chain_of_attention_on_strided_views(time: int, form: str) -> None:
     heads, d = 3, 32
     z = random(2 * time, 3 * heads * d).reshape(2, time, 3, heads, d).transpose(2, 0, 3, 1, 4)
-    inputs = {"q": z[0], "k": z[1], "v": z[2], "c": np.array(d**-0.5, F32), "mask": np.triu(np.full((time, time), -1e9, F32), 1)}
+    future = np.triu(np.full((time, time), -1e9, F32), 1)
+    inputs = {"q": z[0], "k": z[1], "v": z[2], "c": np.array(d**-0.5, F32), "mask": future}
     ops = [
         op("transpose", ["k"], 0, perm=(0, 1, 3, 2)),
         op("matmul", ["q", 0], 1),
@@ -512,8 +518,9 @@ def test_chain_of_a_residual_convolution(channels_last: bool, stride: int, form:
     _, out = image(56 // stride, 32, 1)
     attrs = {"strides": (stride, stride), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1}
     ops = [op("conv", ["x", "w", "b"], 0, **attrs), op("add", [0, "r"], 1), op("relu", [1], 2)]
-    inputs = {"x": x[:, :, : 56 + 2 - (stride - 1), : 56 + 2 - (stride - 1)], "w": random(32, 16, 3, 3), "b": random(32)}
-    check_chain(ops, inputs | {"r": residual}, {2: out}, ["w", "b"])
+    used = 56 + 2 - (stride - 1)
+    inputs = {"x": x[:, :, :used, :used], "w": random(32, 16, 3, 3), "b": random(32), "r": residual}
+    check_chain(ops, inputs, {2: out}, ["w", "b"])
 
 
 def test_chain_with_views_inside_and_a_reduction() -> None:
@@ -581,12 +588,13 @@ def test_random_chains(seed: int, form: str) -> None:
 
 
 def test_a_steady_run_allocates_nothing(form: str) -> None:
-    """No array; NumPy's iterators keep a buffer for small broadcast operands, which is made small here to see the rest."""
+    """No array. NumPy's iterators keep a buffer for small broadcast operands: it is made small here to see the rest."""
     ops, inputs, constants = feed_forward(1000)
     time = 256
     z = random(time, 288).reshape(1, time, 3, 3, 32).transpose(2, 0, 3, 1, 4)
     attention = [op("attention", ["q", "k", "v"], 0, scale=None, causal=False)]
-    conv = [op("conv", ["x", "w", "b"], 0, strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1), groups=1), op("relu", [0], 1)]
+    window = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1), "groups": 1}
+    conv = [op("conv", ["x", "w", "b"], 0, **window), op("relu", [0], 1)]
     image = random(1, 28, 28, 16).transpose(0, 3, 1, 2)
     runs = [
         (ops, inputs, 7, constants),
