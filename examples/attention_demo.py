@@ -30,8 +30,8 @@ def main(device: str) -> int:
     start = time.perf_counter()
     compiled = headrace.compile(model, device=device)
     seconds = time.perf_counter() - start
-    configs = len(compiled.program.configs)
-    print(f"compile   for {device}, placed and routed: {configs} configured sections, {seconds:.2f} s")
+    launches = len(compiled.program.launches)
+    print(f"compile   for {device}, placed and routed, {seconds:.2f} s; launches: {launches}")
 
     # Save the artifact and run it from there: the process that runs it needs no compiler.
     with tempfile.TemporaryDirectory() as folder:

@@ -361,6 +361,20 @@ def test_an_artifact_survives_a_failed_compile(artifact: Path) -> None:
     assert artifact.read_bytes() == before
 
 
+def test_a_model_is_no_artifact(artifact: Path) -> None:
+    model = artifact.with_name("m.onnx")
+    says = ("is a model, not an artifact", f"fix: compile it: headrace compile {model}")
+    refused("run", model, "--random-inputs", 0, says=says)
+    refused("bench", model, says=says)
+
+
+def test_phases_that_cannot_be_written(folder: Path) -> None:
+    (folder / "file").write_text("")
+    for place in ("file", "file/phases"):
+        flags = ("--dump-phases", folder / place)
+        refused_compile(save(folder, small()), *flags, says=("error[cannot-write]", "--dump-phases"))
+
+
 def test_run_wants_inputs_once(artifact: Path) -> None:
     refused("run", artifact, says=("give --inputs or --random-inputs",))
     refused("run", artifact, "--inputs", "x.npz", "--random-inputs", 0, says=("give only one of",))

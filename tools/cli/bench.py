@@ -29,11 +29,9 @@ def command(
     """
     import numpy as np
 
-    from headrace.runtime.session import load
-
     if runs is not None and runs < 1:
         raise click.UsageError("--runs is at least 1")
-    exe = load(artifact)
+    exe = common.open_executable(artifact)
     arrays = common.load_arrays(inputs) if inputs is not None else common.random_arrays(exe.inputs, seed)
     exe(arrays)
     call = exe.run if bound else lambda: exe(arrays)

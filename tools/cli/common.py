@@ -135,6 +135,19 @@ def type_text(shape: Sequence[int], dtype: str) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
+def open_executable(path: str, literal: bool = False) -> Any:
+    """The executable of an artifact; `CompileError` when it cannot be loaded, with a hint for a model."""
+    from headrace.runtime.session import load
+
+    if Path(path).suffix in (".onnx", ".mlir"):
+        raise CompileError(
+            "bad-artifact",
+            f"{path} is a model, not an artifact",
+            fix=f"compile it: headrace compile {path} -o {Path(path).with_suffix('.sn')}",
+        )
+    return load(path, literal=literal)
+
+
 def load_arrays(path: str | Path, flag: str = "--inputs") -> dict[str, Array]:
     """The arrays of an .npz (or .npy, .safetensors) file by name; `CompileError` when it cannot be read."""
     from headrace.dialects.support.weights import open_store

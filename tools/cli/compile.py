@@ -89,23 +89,29 @@ class Dump:
     """Writes the IR after each phase into a folder: `0.import.mlir`, `1.tensor.mlir`, …, with locations."""
 
     def __init__(self, folder: str) -> None:
-        from headrace.dialects.support.diagnostics import CompileError
-
         self.folder = Path(folder)
         self.number = 0
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise CompileError("cannot-write", f"--dump-phases {folder}: {error.strerror}") from None
+            raise self._refusal(error) from None
 
     def __call__(self, phase: str, module: ModuleOp) -> None:
         """Write one phase."""
         from xdsl.printer import Printer
 
-        with (self.folder / f"{self.number}.{phase}.mlir").open("w", encoding="utf-8") as file:
-            Printer(file, print_debuginfo=True).print_op(module)
-            file.write("\n")
+        try:
+            with (self.folder / f"{self.number}.{phase}.mlir").open("w", encoding="utf-8") as file:
+                Printer(file, print_debuginfo=True).print_op(module)
+                file.write("\n")
+        except OSError as error:
+            raise self._refusal(error) from None
         self.number += 1
+
+    def _refusal(self, error: OSError) -> Exception:
+        from headrace.dialects.support.diagnostics import CompileError
+
+        return CompileError("cannot-write", f"--dump-phases {self.folder}: {error.strerror}", fix="name another folder")
 
 
 def timing_text(done: Translation) -> str:
@@ -161,10 +167,8 @@ def summary_text(found: dict[str, Any]) -> str:
     if any(ops.values()):
         decomposed = f" ({ops['decomposed']} decomposed)" if ops["decomposed"] else ""
         lines.append(f"  {sum(ops.values())} ops of the model, all on the device{decomposed}")
-    plural = "s" if found["launches"] != 1 else ""
-    lines.append(
-        f"  {found['configs']} configured, {found['launches']} launch{'e' * bool(plural)}{plural}; at most {units}"
-    )
+    configs, launches = common.plural(found["configs"], "configuration"), common.plural(found["launches"], "launch")
+    lines.append(f"  {configs}, {launches}; at most {units}")
     lines.append(f"  {memory or 'no memory'}; {'weights included' if found['weights'] else 'without weights'}")
     lines.append(f"  {found['seconds']:.2f} s")
     return "\n".join(lines)

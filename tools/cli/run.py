@@ -30,18 +30,18 @@ def command(
 ) -> None:
     """Run ARTIFACT (.sn) once and show the outputs, or write them to a file.
 
-    State starts at zero.
+    State starts at zero, or with what --inputs holds for it.
     """
-    from headrace.runtime.session import load
-
     common.one_of(inputs is not None, seed is not None, "--inputs or --random-inputs")
     if output is not None:
         from headrace.compiler import check_writable
 
         check_writable(output)
-    exe = load(artifact, literal=literal)
+    exe = common.open_executable(artifact, literal)
     arrays = common.load_arrays(inputs) if inputs is not None else common.random_arrays(exe.inputs, seed or 0)
-    results = exe(arrays)
+    past = {past for past, _ in exe.program.states}
+    exe.reset({name: array for name, array in arrays.items() if name in past})
+    results = exe({name: array for name, array in arrays.items() if name not in past})
     if output is not None:
         common.save_arrays(output, results)
     found: dict[str, Any] = {"artifact": artifact, "outputs": [common.array_summary(n, a) for n, a in results.items()]}

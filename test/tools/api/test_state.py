@@ -62,3 +62,16 @@ def test_state_is_set_and_read_by_name() -> None:
     np.testing.assert_allclose(y, decoder.recomputed(xs), rtol=1e-4, atol=1e-5)
     exe.reset()
     assert all(not view.any() for view in exe.state().values())
+
+
+def test_run_takes_the_state_from_the_inputs(tmp_path: Path) -> None:
+    decoder = Decoder()
+    xs = np.random.default_rng(3).standard_normal((4, decoder.width)).astype(np.float32)
+    headrace.compile(decoder.model(), states=STATES, out=tmp_path / "step.sn")
+    cache = {f"past_{n}": np.zeros((decoder.room, decoder.width), np.float32) for n in ("key", "value")}
+    for name, rows in cache.items():
+        rows[:3] = xs[:3] @ decoder.weights()[name.removeprefix("past_")[0]]
+    np.savez(tmp_path / "x.npz", x=xs[3:], position=np.array([3]), **cache)
+    succeeds("run", tmp_path / "step.sn", "--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz")
+    with np.load(tmp_path / "y.npz") as found:
+        np.testing.assert_allclose(found["y"], decoder.recomputed(xs), rtol=1e-4, atol=1e-5)
