@@ -7,8 +7,9 @@ at 768 [2304, 1]               offset 768, strides 2304 and 1, in elements
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerType, i64
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
@@ -62,7 +63,12 @@ def loops_to_array(loops: Sequence[Loop]) -> DenseArrayBase:
     return DenseArrayBase.from_list(i64, [n for x in loops for n in (x.count, x.dim, x.step)])
 
 
+def ints(array: DenseArrayBase | None) -> tuple[int, ...]:
+    """The elements of an integer array attribute; none when there is none."""
+    return () if array is None else tuple(cast("DenseArrayBase[IntegerType]", array).get_values())
+
+
 def loops_from_array(array: DenseArrayBase) -> tuple[Loop, ...]:
     """Loops from a flat array attribute."""
-    flat = [int(x) for x in array.get_values()]
+    flat = ints(array)
     return tuple(Loop(*flat[i : i + 3]) for i in range(0, len(flat), 3))

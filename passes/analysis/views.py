@@ -7,7 +7,7 @@ address program. `resolve` goes from a value up to its *root*; `reshape_strides`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +111,8 @@ def move(op: Operation, attrs: dict[str, Any], index: int, ref: Ref, result: tup
             )
         case "tensor.split":
             axis = attrs["axis"] % len(result)
-            offset += sum(attrs["sizes"][:index]) * strides[axis]
+            before: tuple[int, ...] = attrs["sizes"][:index]
+            offset += sum(before) * strides[axis]
             return Ref(ref.root, View(offset, strides), result)
         case "tensor.broadcast":
             lead = len(result) - len(ref.shape)
@@ -123,7 +124,7 @@ def move(op: Operation, attrs: dict[str, Any], index: int, ref: Ref, result: tup
             return None
 
 
-def resolve(value: SSAValue, is_root: Any = None) -> Ref:
+def resolve(value: SSAValue, is_root: Callable[[SSAValue], bool] | None = None) -> Ref:
     """The value as a view of its root: the nearest value up its chain that is not made by a movement op, or that
     `is_root` holds for, or whose elements no view of anything above expresses (concat, pad, some reshapes)."""
     shape = tt(value).shape

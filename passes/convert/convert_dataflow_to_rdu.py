@@ -43,7 +43,7 @@ from headrace.dialects.support import dtypes, locations
 from headrace.dialects.support.access import Loop, Stream, View
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.locations import Location
-from headrace.dialects.tensor.base import tt
+from headrace.dialects.tensor.base import ir_type, tt
 from headrace.dialects.tensor.program import signature
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
@@ -73,8 +73,8 @@ class _Config:
         self.names: dict[str, int] = {}
         self.ends: dict[SSAValue, tuple[_End, Stream]] = {}
         self.params = [
-            ParamAttr(StringAttr(n), StringAttr("in"), v.type) for n, v in zip(names, section.ins, strict=True)
-        ]  # pyright: ignore
+            ParamAttr(StringAttr(n), StringAttr("in"), ir_type(tt(v))) for n, v in zip(names, section.ins, strict=True)
+        ]
         self.param_of: dict[SSAValue, int] = {a: i for i, a in enumerate(section.body.block.args)}
 
     def run(self) -> ConfigOp:
@@ -83,7 +83,7 @@ class _Config:
         for i, value in enumerate(last.values):
             direction = "inout" if isinstance(value.owner, ScatterOp) else "out"
             self.param_of[value] = len(self.params)
-            self.params.append(ParamAttr(StringAttr(f"out{i}"), StringAttr(direction), value.type))  # pyright: ignore
+            self.params.append(ParamAttr(StringAttr(f"out{i}"), StringAttr(direction), ir_type(tt(value))))
         for op in self.section.body.block.ops:
             match op:
                 case LoadOp():
@@ -405,8 +405,8 @@ class _Program:
                 self._check_owned(op, place)
             else:
                 place = tied.get(result) or (
-                    self._region(f"{op.sym.data}.out{i}", "temp", tt(result), location=inner.owner.location),
-                    0,  # pyright: ignore
+                    self._region(f"{op.sym.data}.out{i}", "temp", tt(result), location=op.location),
+                    0,
                 )
             at[result] = place
             places.append(place)

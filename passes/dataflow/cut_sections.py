@@ -88,7 +88,8 @@ class _Cutter:
             wide = pcu + self.chain[process], sum(self.need[b] for b in held | buffers), agcu + transfers + loads
             limits = self.budget.pcu, self.budget.pmu, self.budget.agcu
             if held and any(w > limit for w, limit in zip(wide, limits, strict=True)):
-                current, pcu, agcu, held = current + 1, 0, 0, set()
+                current, pcu, agcu = current + 1, 0, 0
+                held = set[BufferOp]()
                 loads = sum(isinstance(v.owner, LoadOp) for b in buffers for v in b.ins)
                 # what comes from an earlier section is loaded as well
                 loads += sum(not isinstance(v.owner, LoadOp) for v in process.operands)
@@ -160,7 +161,7 @@ class _Cutter:
         self.outputs: dict[SSAValue, SSAValue] = {}  # result tensor of the old body -> result of a new section
         last = self.section.body.block.last_op
         assert isinstance(last, YieldOp)
-        outer = dict(zip(self.section.body.block.args, self.section.ins, strict=True))
+        outer: dict[SSAValue, SSAValue] = dict(zip(self.section.body.block.args, self.section.ins, strict=True))
         parent = self.section.parent_block()
         assert parent is not None
         for number in range(count):

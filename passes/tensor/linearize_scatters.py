@@ -91,7 +91,7 @@ def _tuples(op: Operation, e: Emit) -> SSAValue:
 
 def _elements(op: Operation, e: Emit) -> SSAValue:
     type, index = tt(op.operands[0]), tt(op.operands[1])
-    axis = attributes_of(op)["axis"] % len(type.shape)
+    axis: int = attributes_of(op)["axis"] % len(type.shape)
     row = _positive(e, op.operands[1], type.shape[axis])
     total: SSAValue | None = None
     for d in range(len(type.shape)):
