@@ -8,7 +8,7 @@ the formula. `Cost` has both numbers that a pipeline needs: the interval between
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, log2
+from math import ceil, gcd, log2
 from typing import NamedTuple
 
 from headrace.dialects.machine.device import Device
@@ -58,18 +58,26 @@ def matmul(device: Device, m: int, n: int, k: int, dtype: str, *, batch: int = 1
     and has no skew over the lanes: latency = interval + 2 · stages.
     """
     lanes, stages = device.pcu.lanes, device.pcu.stages
-    wide, tall = ceil(m / lanes) * ceil(n / stages), ceil(m / stages) * ceil(n / lanes)
-    blocks = min(wide, tall) * batch
+    rows, columns, _ = matmul_blocks(device, m, n)
+    blocks = rows * columns * batch
     interval = ceil(blocks / units) * max(k / device.systolic_rate(dtype), stages)
     skew = lanes + stages - 2 if device.pcu.systolic else stages
     return Cost(interval, interval + skew + stages) if blocks else Cost(0.0, 0.0)
 
 
+def matmul_blocks(device: Device, m: int, n: int) -> tuple[int, int, bool]:
+    """(blocks along m, blocks along n, whether m lies along the lanes) of a result [m, n], in the better orientation."""
+    lanes, stages = device.pcu.lanes, device.pcu.stages
+    wide = ceil(m / lanes), ceil(n / stages), True
+    tall = ceil(m / stages), ceil(n / lanes), False
+    return wide if wide[0] * wide[1] <= tall[0] * tall[1] else tall
+
+
 def matmul_occupancy(device: Device, m: int, n: int) -> float:
     """Share of the functional units that a result of [m, n] keeps busy, the better orientation, 0 < share ≤ 1."""
     lanes, stages = device.pcu.lanes, device.pcu.stages
-    blocks = min(ceil(m / lanes) * ceil(n / stages), ceil(m / stages) * ceil(n / lanes))
-    return m * n / (blocks * lanes * stages)
+    rows, columns, _ = matmul_blocks(device, m, n)
+    return m * n / (rows * columns * lanes * stages)
 
 
 def body_ops(device: Device, functions: Mapping[str, int]) -> tuple[int, int]:
@@ -128,13 +136,18 @@ def sram_cycles(device: Device, nbytes: int, *, write: bool = False, conflict: i
     return ceil(nbytes / units / device.network.link_bytes) * conflict / ports
 
 
-def bank_conflict(device: Device, stride_bytes: int) -> int:
-    """Lanes that meet on one bank when consecutive lanes are `stride_bytes` apart: gcd(stride in words, banks)."""
-    words = max(1, stride_bytes // device.pmu.word_bytes)
-    a, b = words, device.pmu.banks
-    while b:
-        a, b = b, a % b
-    return min(a, device.pmu.banks)
+def bank_conflict(device: Device, stride_bytes: int, *, lanes: int = 0, pitch_bytes: int = 0) -> int:
+    """Accesses on the busiest bank when `lanes` (0: as many as banks) are `stride_bytes` apart: with
+    g = gcd(steps over the banks, banks), the lanes share banks / g banks.
+
+    In plain interleaving a lane steps over stride / word banks. With `pitch_bytes` the buffer's rows, that long, lie in
+    diagonal stripes: each row starts one bank further, so a stride of whole rows steps over one bank a row.
+    """
+    size, banks = device.pmu.word_bytes, device.pmu.banks
+    words, pitch = abs(stride_bytes) // size, pitch_bytes // size
+    if pitch:
+        words = words // pitch + words % pitch
+    return ceil((lanes or banks) * gcd(max(1, words), banks) / banks)
 
 
 def gather_cycles(device: Device, addresses: int, *, units: int = 1) -> float:
@@ -196,9 +209,19 @@ def memory_bytes_per_cycle(device: Device, memory: str) -> float:
     return entry.bandwidth * entry.efficiency / device.clock
 
 
-def agcu_cycles(device: Device, nbytes: int, *, units: int = 1) -> float:
-    """Cycles of `units` AGCUs to pass `nbytes` between the fabric and off-chip memory, the memory's own time apart."""
-    return ceil(nbytes / units) / device.agcu.bytes_per_cycle
+def agcu_rate(device: Device, memory: str) -> float:
+    """Bytes per cycle that one AGCU moves between the fabric and 'hbm' or 'ddr': its width, or what its bursts in flight
+    give over the memory's latency."""
+    wait = max(1.0, device.memory(memory).latency * device.clock)
+    return min(float(device.agcu.bytes_per_cycle), device.agcu.outstanding * device.agcu.burst_bytes / wait)
+
+
+def agcu_cycles(device: Device, nbytes: int, *, units: int = 1, memory: str = "") -> float:
+    """Cycles of `units` AGCUs to pass `nbytes` between the fabric and off-chip memory, the memory's own time apart.
+
+    With a `memory`, bursts in flight count too (`agcu_rate`).
+    """
+    return ceil(nbytes / units) / (agcu_rate(device, memory) if memory else device.agcu.bytes_per_cycle)
 
 
 def launch_seconds(device: Device, mode: str, *, loaded: bool = False) -> float:

@@ -71,6 +71,9 @@ class Pmu:
     addresses: Annotated[
         int, Quantity("addresses/cycle", "scalar addresses the address pipeline produces per cycle", low=1)
     ]
+    diagonal: Annotated[
+        bool, Quantity("flag", "rows can lie in diagonal stripes over the banks, so that columns come at full rate too")
+    ]
     latency: Annotated[int, Quantity("cycles", "from address to data", low=0)]
 
 

@@ -138,3 +138,6 @@ class ParamAttr(ParametrizedAttribute):
     def verify(self) -> None:
         if self.direction.data not in DIRECTIONS:
             raise VerifyException(f"rdu.param: direction is in, out or inout, found {self.direction.data}")
+
+
+ATTRIBUTES = [ParamAttr, StreamAttr, ViewAttr]
