@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from headrace.runtime.artifact import Artifact, open_artifact
 from headrace.runtime.check import check_program
 from headrace.runtime.plan import Plan, Step, bind_program, plan_configs, run_steps
 from headrace.runtime.program import Port, Program
+
+if TYPE_CHECKING:
+    from headrace.runtime.timing import Profile
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -234,6 +237,16 @@ class Executable:
                 np.copyto(view, given[name])
             else:
                 view[...] = 0
+
+    # Time
+
+    def profile(self, inputs: Mapping[str, Any] | None = None) -> Profile:
+        """The time of one run on the device, by section and place of the model (analytic; nothing is run, and the time
+        does not depend on `inputs`, which are accepted for a call's sake)."""
+        from headrace.runtime.timing import profile
+
+        del inputs
+        return profile(self.program)
 
     # Files
 
