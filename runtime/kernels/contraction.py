@@ -142,9 +142,10 @@ def _by_weights(call: Call, a: Array, b: Array, o: Array) -> list[Step]:
     large = b.nbytes >= blas.OUT_OF_CACHE
     if rows == 1 and a.ndim == 2:
         by_columns = not contiguous_rows(b) and b.strides[0] == b.itemsize
-        if by_columns and large:
-            return [(np.vecdot, (b.T, a, o[0]))]
-        if not (large and blas.has_small_kernels() and n >= 32):
+        if large and (by_columns or not blas.has_small_kernels()):
+            lines = b.T if by_columns else call.packs.get("columns", b, lambda: np.ascontiguousarray(b.T))
+            return [(np.vecdot, (lines, a, o[0]))]
+        if not (large and n >= 32):
             b = _in_lines(call, b)
             if o.flags.c_contiguous and a.flags.c_contiguous:
                 return [(np.dot, (a[0], b, o[0]))]

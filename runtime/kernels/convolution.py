@@ -92,9 +92,14 @@ def conv(call: Call) -> list[Step] | None:
         return [*steps, *_depthwise(call, source, w, bias, y, found)]
     for g in range(groups):
         part = slice(g * outputs, (g + 1) * outputs)
-        filters, constant = _filters(call, w[part], steps)
+        shift = None if bias is None else bias[part]
+        gathered = prod(kernel) > 1
+        if shift is not None and gathered and {1, 2} <= call.constants:
+            filters, constant, shift = _filters_and_bias(call, w[part], shift), True, None
+        else:
+            filters, constant = _filters(call, w[part], steps)
         view = windows_of(source[..., g * inputs : (g + 1) * inputs], found)
-        steps += _tiles(call, view, filters, constant, None if bias is None else bias[part], y[..., part])
+        steps += _tiles(call, view, filters, constant, shift, y[..., part])
     return steps
 
 
@@ -107,6 +112,16 @@ def _filters(call: Call, w: Array, steps: list[Step]) -> tuple[Array, bool]:
     made = call.scratch.take([w.shape[d] for d in order], w.dtype)
     steps.append((np.copyto, (made, w.transpose(order))))
     return made.reshape(columns, -1), False
+
+
+def _filters_and_bias(call: Call, w: Array, bias: Array) -> Array:
+    """The filters with the bias as one more row, for columns that end in a one."""
+    order = (*range(2, w.ndim), 1, 0)
+
+    def make() -> Array:
+        return np.concatenate([w.transpose(order).reshape(-1, w.shape[0]), bias[None]])
+
+    return call.packs.get(f"filters and bias {bias.ctypes.data}", w, make)
 
 
 def _rows_of_tile(rows: int, pixels: int, columns: int, itemsize: int) -> int:
@@ -135,9 +150,12 @@ def _tiles(call: Call, view: Array, filters: Array, constant: bool, bias: Array 
             if single:
                 a = block[(*(slice(None),) * rank, *(0,) * rank)]
             else:
-                copy = call.scratch.take(block.shape, block.dtype)
-                steps.append((np.copyto, (copy, block)))
-                a = copy.reshape(-1, columns)
+                a = call.scratch.take((prod(target.shape[:-1]), columns), block.dtype)
+                taps = prod(block.shape[rank:])
+                gaps = strided(a, block.shape, _spread(block.shape, rank, a))
+                steps.append((np.copyto, (gaps, block)))
+                if taps < columns:
+                    steps.append((np.copyto, (a[:, taps:], scalar(1, a.dtype))))
             flat = merge_dims(target, 0, target.ndim - 1)
             if flat is not None and not contiguous_rows(flat):
                 flat = None
@@ -152,6 +170,18 @@ def _tiles(call: Call, view: Array, filters: Array, constant: bool, bias: Array 
             else:
                 steps.append((np.copyto, (target, dense.reshape(target.shape))))
             call.scratch.release(mark)
+    return steps
+
+
+def _spread(shape: Sequence[int], rank: int, rows: Array) -> list[int]:
+    """Strides that see [pixels, columns] as `shape`, whose first `rank` dims are the pixels."""
+    steps = [0] * len(shape)
+    size = rows.strides[0]
+    for d in reversed(range(rank)):
+        steps[d], size = size, size * shape[d]
+    size = rows.itemsize
+    for d in reversed(range(rank, len(shape))):
+        steps[d], size = size, size * shape[d]
     return steps
 
 
