@@ -19,7 +19,7 @@ from headrace.runtime.plan import Plan, Step, bind_program, plan_configs, run_st
 from headrace.runtime.program import Port, Program
 
 if TYPE_CHECKING:
-    from headrace.runtime.timing import Profile
+    from headrace.runtime.timing import Timing
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -240,13 +240,13 @@ class Executable:
 
     # Time
 
-    def profile(self, inputs: Mapping[str, Any] | None = None) -> Profile:
-        """The time of one run on the device, by section and place of the model (analytic; nothing is run, and the time
-        does not depend on `inputs`, which are accepted for a call's sake)."""
-        from headrace.runtime.timing import profile
+    def profile(self, inputs: Mapping[str, Any] | None = None) -> Timing:
+        """The time of one run on the device, by section, unit and op of the model. Nothing is run: the time does not
+        depend on `inputs`."""
+        from headrace.runtime.timing import time_program
 
         del inputs
-        return profile(self.program)
+        return time_program(self.program)
 
     # Files
 
