@@ -126,7 +126,10 @@ class _Writer:
                 array = cast("np.ndarray[Any, Any]", value)
                 self.number(ARRAY)
                 self.type(TT(tuple(array.shape), dtypes.from_numpy(array.dtype)))
-                self.blob(np.ascontiguousarray(array).tobytes())
+                one = array.size > 1 and not any(
+                    step for n, step in zip(array.shape, array.strides, strict=True) if n > 1
+                )
+                self.blob(np.ascontiguousarray(array[(slice(0, 1),) * array.ndim] if one else array).tobytes())
             case np.generic():
                 self.value(cast("np.generic[Any]", value).item())
             case _:
@@ -349,7 +352,10 @@ class _Reader:
                 return dict(self.many(lambda: (self.string(), self.value(depth + 1)), 2))
             case 9:
                 type, data = self.type(), self.blob()
-                if len(data) != type.elements * dtypes.byte_size(type.dtype):
+                size = dtypes.byte_size(type.dtype)
+                if len(data) == size and type.elements > 1:  # all elements are equal
+                    return np.broadcast_to(np.frombuffer(data, dtypes.to_numpy(type.dtype)), type.shape)
+                if len(data) != type.elements * size:
                     raise BadTable(f"{len(data)} bytes for {type}")
                 return np.frombuffer(data, dtypes.to_numpy(type.dtype)).reshape(type.shape)
             case _:

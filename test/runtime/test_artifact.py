@@ -68,6 +68,7 @@ def test_fields_that_the_cases_leave_at_their_defaults_survive() -> None:
         "g": b"\0\1",
         "h": None,
         "i": rand(0, 2, 3),
+        "j": np.broadcast_to(np.float32(0.5), (64, 64)),
     }
     ops = (replace(unit.ops[0], attrs=attrs, location="op"), *unit.ops[1:])
     flows = (
@@ -79,9 +80,10 @@ def test_fields_that_the_cases_leave_at_their_defaults_survive() -> None:
     found = table.decode(*table.encode(program))
     same(program, found)
     back = found.configs[0].units[4].ops[0].attrs
-    assert {k: v for k, v in back.items() if k != "i"} == {k: v for k, v in attrs.items() if k != "i"}
+    assert {k: v for k, v in back.items() if k not in "ij"} == {k: v for k, v in attrs.items() if k not in "ij"}
     assert type(back["d"]) is bool and type(back["a"]) is int
     np.testing.assert_array_equal(back["i"], attrs["i"])
+    np.testing.assert_array_equal(back["j"], attrs["j"])
     assert found.configs[0].flows[0].links.tolist() == [5, 6, 7]
 
 
