@@ -22,12 +22,12 @@ from typing import Any
 from headrace.tools.bench.executing import environment, geometric_mean, models_in, one_thread, quantile
 
 IREE_FLAGS: dict[str, tuple[str, ...]] = {
-    "default": (),
-    "O3": ("--iree-opt-level=O3",),
     "O3-data-tiling": ("--iree-opt-level=O3", "--iree-opt-data-tiling"),
+    "O3": ("--iree-opt-level=O3",),
     "O2": ("--iree-opt-level=O2",),
+    "default": (),
 }
-"""Flag sets for the host's processor; the first one is the cheapest to compile with."""
+"""Flag sets for the host's processor, those that give the fastest programs first."""
 IREE_COMMON = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
 IREE_COMMON += ("--iree-llvmcpu-target-cpu=host",)
 
@@ -54,10 +54,10 @@ def cpu_seconds(command: Sequence[str], threads: int) -> float:
 
 @dataclass(frozen=True)
 class Iree:
-    """IREE's tools beside an interpreter, with the flags to use."""
+    """IREE's tools beside an interpreter, with the names of the flag sets to try in order."""
 
     python: Path
-    flags: tuple[str, ...]
+    sets: tuple[str, ...]
 
     def tool(self, name: str) -> str:
         """Path of one of its commands."""
@@ -75,13 +75,25 @@ class Iree:
         ).stdout
         return next((x.strip() for x in text.splitlines() if "version" in x.lower()), "unknown")
 
-    def compile(self, model: Path, folder: Path) -> dict[str, float]:
-        """CPU seconds of the import and of the compilation of one model."""
+    def compile(self, model: Path, folder: Path, flags: str) -> dict[str, float]:
+        """CPU seconds of the import and of the compilation of one model with a flag set."""
         text, module = folder / "model.mlir", folder / "model.vmfb"
         importing = [self.tool("iree-import-onnx"), str(model), "-o", str(text), "--opset-version", "17"]
         times = {"import": cpu_seconds(importing, 1)}
-        times["compile"] = cpu_seconds([self.tool("iree-compile"), str(text), "-o", str(module), *self.flags], 1)
+        compiling = [self.tool("iree-compile"), str(text), "-o", str(module), *IREE_COMMON, *IREE_FLAGS[flags]]
+        times["compile"] = cpu_seconds(compiling, 1)
         return times
+
+    def usable(self, model: Path) -> str:
+        """The first flag set that compiles the model. Raises CommandFailed with the last reason when none does."""
+        for name in self.sets:
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    self.compile(model, Path(folder), name)
+                    return name
+                except CommandFailed as failure:
+                    reason = failure
+        raise reason
 
 
 @dataclass(frozen=True)
@@ -95,6 +107,7 @@ class Row:
     ratio: float | None
     low: float | None
     high: float | None
+    flags: str = ""
     problem: str = ""
 
 
@@ -102,7 +115,12 @@ def measure(model: Path, iree: Iree | None, ours: Sequence[str] | None, rounds: 
     """Run both in turn, a fresh process each time. `ours` holds `{model}` and `{out}`."""
     mine: list[float] = []
     peer: list[dict[str, float]] = []
-    problem = ""
+    problem = flags = ""
+    if iree is not None:
+        try:
+            flags = iree.sets[0] if len(iree.sets) == 1 else iree.usable(model)
+        except CommandFailed as failure:
+            return Row(model.stem, None, None, None, None, None, None, problem=str(failure))
     for number in range(rounds):
         for side in (0, 1) if number % 2 == 0 else (1, 0):
             with tempfile.TemporaryDirectory() as folder:
@@ -111,7 +129,7 @@ def measure(model: Path, iree: Iree | None, ours: Sequence[str] | None, rounds: 
                         names = {"model": str(model), "out": str(Path(folder) / "model.sn")}
                         mine.append(cpu_seconds([word.format(**names) for word in ours], 1))
                     elif side == 1 and iree is not None:
-                        peer.append(iree.compile(model, Path(folder)))
+                        peer.append(iree.compile(model, Path(folder), flags))
                 except CommandFailed as failure:
                     problem = str(failure)
         if problem:
@@ -126,6 +144,7 @@ def measure(model: Path, iree: Iree | None, ours: Sequence[str] | None, rounds: 
         median(ratios) if ratios else None,
         quantile(ratios, 0.25) if ratios else None,
         quantile(ratios, 0.75) if ratios else None,
+        flags,
         problem,
     )
 
@@ -140,7 +159,12 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--iree-python", type=Path, default=None, help="interpreter of an environment with IREE's compiler"
     )
-    parser.add_argument("--iree-flags", choices=sorted(IREE_FLAGS), default="O3-data-tiling")
+    parser.add_argument(
+        "--iree-flags",
+        choices=["auto", *IREE_FLAGS],
+        default="auto",
+        help="auto: the fastest set that compiles the model",
+    )
     parser.add_argument("--peer-only", action="store_true", help="time IREE alone")
     parser.add_argument("--gate", type=float, default=None, help="fail when a ratio is above this")
     parser.add_argument("--json", type=Path, default=None, help="write the figures to this file")
@@ -162,12 +186,12 @@ def run(options: argparse.Namespace) -> int:
     if options.iree_python is None:
         print("# peer absent: IREE was not named (--iree-python), so only our own time is measured")
     else:
-        iree = Iree(options.iree_python, (*IREE_COMMON, *IREE_FLAGS[options.iree_flags]))
+        iree = Iree(options.iree_python, tuple(IREE_FLAGS) if options.iree_flags == "auto" else (options.iree_flags,))
         if (problem := iree.problem()) is not None:
             print(f"# peer absent: {problem}")
             iree = None
     if iree is not None:
-        print(f"# {iree.version()}; flags {' '.join(iree.flags)}")
+        print(f"# {iree.version()}; common flags {' '.join(IREE_COMMON)}")
     ours = None
     if not options.peer_only:
         ours = [
@@ -193,7 +217,7 @@ def run(options: argparse.Namespace) -> int:
         rows.append(row)
         print(
             f"  {row.model:10} {shown(row.ours)} {shown(row.theirs)} {shown(row.import_seconds)} "
-            f"{shown(row.ratio)} {row.problem}",
+            f"{shown(row.ratio)} {row.flags} {row.problem}",
             flush=True,
         )
     ratios = [row.ratio for row in rows if row.ratio is not None]

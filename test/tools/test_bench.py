@@ -1,0 +1,73 @@
+"""The benchmark harness on peers that cost nothing: protocol, interleaving, wrong numbers, absent peers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace.tools.bench.__main__ import main
+from headrace.tools.bench.compiling import CommandFailed, cpu_seconds
+from headrace.tools.bench.executing import geometric_mean, one_thread, quantile
+
+PEER = "def load(model):\n    return lambda inputs: [inputs['x'] * {factor}]\n"
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A folder with a model's inputs and reference, and peers that double or triple."""
+    x = np.arange(4, dtype=np.float32)
+    (tmp_path / "m.onnx").write_bytes(b"")
+    np.savez(tmp_path / "m_inputs.npz", x=x)
+    np.savez(tmp_path / "m_reference.npz", 2 * x)
+    for name, factor in (("good", 2), ("bad", 3)):
+        (tmp_path / f"{name}.py").write_text(PEER.format(factor=factor))
+    return tmp_path
+
+
+def run(models: Path, ours: str, *more: str) -> int:
+    """The command on two peer files."""
+    peers = ["--ours", str(models / f"{ours}.py"), "--peer", str(models / "good.py")]
+    return main(["execute", "--models", str(models), *peers, "--rounds", "2", "--burst", "1", *more])
+
+
+def test_execute_reports_the_median_of_paired_ratios(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(models, "good", "--json", str(models / "out.json")) == 0
+    assert "geometric mean" in capsys.readouterr().out
+    record = json.loads((models / "out.json").read_text())
+    (row,) = record["rows"]
+    assert row["model"] == "m" and row["rounds"] == 2 and row["ratio"] > 0 and row["ours"]["error"] == 0
+    assert record["mean"] == pytest.approx(row["ratio"])
+
+
+def test_execute_fails_on_wrong_numbers_and_on_a_missed_gate(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(models, "bad") == 1
+    assert "outputs are off" in capsys.readouterr().out
+    assert run(models, "good", "--gate-mean", "0.0001") == 1
+
+
+def test_a_folder_without_models_is_bad_usage(tmp_path: Path) -> None:
+    assert main(["execute", "--models", str(tmp_path)]) == 2
+
+
+def test_compile_says_that_a_peer_is_absent(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["compile", "--models", str(models), "--peer-only", "--rounds", "1"]
+    main(arguments)
+    main([*arguments, "--iree-python", str(models / "python")])
+    told = capsys.readouterr().out
+    assert "was not named" in told and "iree-compile not found" in told
+
+
+def test_a_failing_command_gives_its_reason() -> None:
+    with pytest.raises(CommandFailed, match="code 3: no"):
+        cpu_seconds(["sh", "-c", "echo no >&2; exit 3"], 1)
+    assert cpu_seconds(["true"], 1) < 5
+
+
+def test_statistics() -> None:
+    assert geometric_mean([1, 4]) == pytest.approx(2)
+    assert quantile([3, 1, 2, 4], 0.25) == 2
+    fixed = one_thread({"OPENBLAS_CORETYPE": "Prescott", "HOME": "/"})
+    assert fixed["OMP_NUM_THREADS"] == "1" and "OPENBLAS_CORETYPE" not in fixed
