@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import headrace
-from headrace.tools.cli.common import profile_text
+from headrace.tools.cli.profile import profile_text
 from headrace.tools.demo import Attention
 
 
@@ -46,8 +46,8 @@ def main(device: str) -> int:
     error = float(np.abs(out["y"] - reference).max() / np.abs(reference).max())
     print(f"compare   with NumPy in double precision: error {error:.1e} of the largest value\n")
 
-    # Profile: what each part of the model occupies and costs on the chip.
-    print(profile_text(exe))
+    # Profile: what each section and each op of the model costs on the chip.
+    print(profile_text(exe.profile()))
     return 0 if error < 1e-4 else 1
 
 

@@ -153,11 +153,14 @@ def translate(
     pipeline: str | None = None,
     on_phase: OnPhase | None = None,
     progress: Progress | None = None,
+    verify_each: bool = False,
 ) -> Translation:
     """Lower a model to a routed program; the arguments are those of `compile`.
 
     `on_phase` is called with the name of each finished phase (`PHASES`; `pipeline` for passes of your own) and the
     module as it stands. `progress` is called before each step with its number, how many there are, and its name.
+    `verify_each` audits the IR after each pass (validity, locations, claims about change); otherwise it is verified at
+    the end.
     """
     check_options(precision, opt)
     clock = Clock()
@@ -166,7 +169,7 @@ def translate(
     )
     clock.lap("import")
     module = imported.module
-    text = lower(module, device, pipeline, on_phase, progress, clock)
+    text = lower(module, device, pipeline, on_phase, progress, clock, verify_each)
     from headrace.backend.encode import encode
 
     manifest = {"model": imported.name, "precision": precision, "goal": opt, "pipeline": text}
@@ -240,10 +243,11 @@ def lower(
     on_phase: OnPhase | None = None,
     progress: Progress | None = None,
     clock: Clock | None = None,
+    verify_each: bool = False,
 ) -> str:
-    """Run the passes on a module in place, by phases, and verify it after each phase; the text of the passes that ran.
+    """Run the passes on a module in place, by phases, and verify it at the end; the text of the passes that ran.
 
-    `PassBug` when a phase ends with invalid IR.
+    `PassBug` when a pass leaves invalid IR, and with `verify_each` when it breaks any part of its contract.
     """
     from headrace.dialects.machine.attributes import DEVICE_ATTRIBUTE, set_device
     from headrace.dialects.machine.device import Device, load_device
@@ -264,7 +268,10 @@ def lower(
         on_phase("import", module)
     for name, passes in phases.items():
         before = done
-        watch = Watch(progress=lambda i, _, one, at=before: progress(at + i, total, one.name) if progress else None)
+        watch = Watch(
+            verify_each=verify_each,
+            progress=lambda i, _, one, at=before: progress(at + i, total, one.name) if progress else None,
+        )
         manager = PassManager(context(), passes, watch)
         try:
             manager.run(module)
@@ -272,10 +279,10 @@ def lower(
             clock.records += manager.records
         done += len(passes)
         clock.lap(f"{name} passes")
-        _verify(module, name)
-        clock.lap("verify")
         if on_phase is not None:
             on_phase(name, module)
+    _verify(module)
+    clock.lap("verify")
     return ",".join(str(one) for passes in phases.values() for one in passes)
 
 
@@ -334,7 +341,7 @@ class Clock:
         self._last = now
 
 
-def _verify(module: ModuleOp, phase: str) -> None:
+def _verify(module: ModuleOp) -> None:
     from xdsl.utils.exceptions import VerifyException
 
     from headrace.passes.infra.manager import PassBug
@@ -344,7 +351,7 @@ def _verify(module: ModuleOp, phase: str) -> None:
         module.verify()
     except (VerifyException, CompileError):
         wrong = [f"  '{op.name}': {message}" for op, message in offences(module)]
-        raise PassBug("\n".join([f"phase '{phase}' left invalid IR:", *wrong])) from None
+        raise PassBug("\n".join(["the passes left invalid IR (--verify-each says which):", *wrong])) from None
 
 
 def _store(weights: str | Path | WeightStore | None) -> WeightStore | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--weights", metavar="FILE", help="Weights of a .mlir model: .safetensors, .npz, .sn or a folder.")
 @click.option("--passes", metavar="PIPELINE", help="Passes in place of the default ones: 'a,b{x=1},c'.")
 @click.option("--dump-phases", metavar="DIR", help="Write the IR after each phase to this folder.")
+@click.option("--verify-each", is_flag=True, help="Audit the IR after each pass (slow; for authors of passes).")
 @click.option("--timing", is_flag=True, help="CPU seconds by step and pass, to standard error.")
 @common.json_option
 def command(
@@ -44,6 +45,7 @@ def command(
     weights: str | None,
     passes: str | None,
     dump_phases: str | None,
+    verify_each: bool,
     timing: bool,
     as_json: bool,
 ) -> None:
@@ -71,6 +73,7 @@ def command(
             pipeline=passes,
             on_phase=dump,
             progress=show,
+            verify_each=verify_each,
         )
         show(0, 0, f"writing {target}")
         before = time.process_time()

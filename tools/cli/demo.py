@@ -45,6 +45,7 @@ def demonstrate(attention: Any, device: str | None, artifact: Path, as_json: boo
     from headrace.runtime.session import load
     from headrace.tools.cli.compare import error_of
     from headrace.tools.cli.compile import summary
+    from headrace.tools.cli.profile import profile_text
 
     def say(text: str) -> None:
         if not as_json:
@@ -79,8 +80,8 @@ def demonstrate(attention: Any, device: str | None, artifact: Path, as_json: boo
         f"{error.relative:.1e} of the largest value: {'ok' if error.ok else 'DEVIATES'}"
     )
     if as_json:
-        common.print_json({"compile": compiled, "compare": error.to_json(), "profile": common.profile_json(exe)})
+        common.print_json({"compile": compiled, "compare": error.to_json(), "profile": exe.profile().to_json()})
     else:
         say("")
-        say(common.profile_text(exe))
+        say(profile_text(exe.profile()))
     return 0 if error.ok else 1

@@ -48,7 +48,7 @@ def command(
     found["not_merged"] = exe.report
     if as_json:
         if profile:
-            found["profile"] = common.profile_json(exe)
+            found["profile"] = exe.profile().to_json()
         common.print_json(found)
         return
     for one in found["outputs"]:
@@ -58,4 +58,6 @@ def command(
     if output is not None:
         click.echo(f"written to {output}")
     if profile:
-        click.echo(common.profile_text(exe, top))
+        from headrace.tools.cli.profile import profile_text
+
+        click.echo("\n" + profile_text(exe.profile(), top))

@@ -98,6 +98,10 @@ def test_timing_and_phases(demo: Path) -> None:
     assert "rdu.flow" in (demo.with_name("phases") / "3.rdu.mlir").read_text()
 
 
+def test_every_pass_keeps_its_contract(demo: Path) -> None:
+    succeeds("compile", demo, "--verify-each")
+
+
 def test_dims_and_inputs_bind_shapes(tmp_path: Path) -> None:
     x = helper.make_tensor_value_info("x", 1, ["batch", None, 4])
     proto = model([helper.make_node("Relu", ["x"], ["y"], name="relu")], [x], ["y"])
