@@ -119,37 +119,37 @@ class ConfigPlan:
     # Order
 
     def _order(self) -> list[int]:
-        """Units, producers first. Buffers and address generators come as soon as they can; then the PCU that takes a
-        stream from the last one directly, else one that shares frames with it through a buffer, else the lowest."""
+        """Units, producers first, depth first from those that nothing reads. What a unit can use as it is made (a
+        direct stream, else frames of a buffer) is placed last before it, so that the two can form one run."""
         units = self.config.units
-        waiting = [len({f.src for f in flows if f.src != u}) for u, flows in enumerate(self.into)]
-        ready = sorted(u for u, n in enumerate(waiting) if n == 0)
+
+        def rank(before: int) -> tuple[int, int]:
+            unit = units[before]
+            if isinstance(unit, Pcu):
+                return 3, before
+            if not isinstance(unit, Pmu) or not any(isinstance(units[f.src], Pcu) for f in self.into[before]):
+                return 0, before
+            return 2 if unit.frames and len(self.into[before]) == 1 else 1, before
+
         order: list[int] = []
-        last = -1
-
-        def rank(u: int) -> tuple[int, int]:
-            if not isinstance(units[u], Pcu):
-                return 0, u
-            if any(f.src == last for f in self.into[u]):
-                return 1, u
-            for f in self.into[u]:
-                buffer = units[f.src]
-                if isinstance(buffer, Pmu) and buffer.frames and any(g.src == last for g in self.into[f.src]):
-                    return 2, u
-            return 3, u
-
-        while ready:
-            u = min(ready, key=rank)
-            ready.remove(u)
-            order.append(u)
-            last = u if isinstance(units[u], Pcu) else last
-            for after in sorted({f.dst for f in self.out_of[u] if f.dst != u}):
-                waiting[after] -= 1
-                if waiting[after] == 0:
-                    ready.append(after)
-        if len(order) < len(units):
-            names = [unit.name for u, unit in enumerate(units) if u not in order]
-            raise Unmergeable(f"units feed each other in a cycle: {', '.join(names)}")
+        state = [0] * len(units)  # 1: on the way, 2: placed
+        ends = [u for u, flows in enumerate(self.out_of) if not flows]
+        for root in [*ends, *range(len(units))]:
+            stack = [(root, False)]
+            while stack:
+                u, done = stack.pop()
+                if done:
+                    state[u] = 2
+                    order.append(u)
+                    continue
+                if state[u] == 2:
+                    continue
+                if state[u] == 1:
+                    names = [unit.name for v, unit in enumerate(units) if state[v] == 1]
+                    raise Unmergeable(f"units feed each other in a cycle: {', '.join(names)}")
+                state[u] = 1
+                stack.append((u, True))
+                stack.extend((v, False) for v in sorted({f.src for f in self.into[u]}, key=rank, reverse=True))
         return order
 
     # Compute units
