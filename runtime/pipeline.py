@@ -57,8 +57,8 @@ class Buffer:
 
 
 class Span(NamedTuple):
-    """A stretch of the critical path: cycles of `process`, working (`kind` 'pace'), filling ('tail', in `part`) or waiting
-    for words on their way ('latency')."""
+    """A stretch of the critical path: cycles of `process`, working (`kind` 'pace'), filling ('tail', in `part`) or
+    waiting for words on their way ('latency')."""
 
     process: int
     kind: str
@@ -130,7 +130,9 @@ class Pipeline:
         buffer = self.buffers[access.buffer]
         p = self.processes[process]
         # a process or its reader that takes several frames at once needs room for them
-        spans = [-(-buffer.frames // q.chunks) for q in (p, *(self.processes[i] for i, _ in self.readers[access.buffer]))]
+        spans = [
+            -(-buffer.frames // q.chunks) for q in (p, *(self.processes[i] for i, _ in self.readers[access.buffer]))
+        ]
         copies = max(buffer.copies, sum(spans) if max(spans) > 1 else 0)
         if copies >= buffer.frames or not self.readers[access.buffer]:
             return None
@@ -152,8 +154,17 @@ class Pipeline:
                 arrive[chunks] = np.maximum(arrive[chunks], at)
         return arrive
 
+    def _longest(self) -> float:
+        """No schedule is longer than everything one after another; one that would be never ends."""
+        total = 0.0
+        for p in self.processes:
+            waits = sum(abs(a.lead) + abs(a.tail) + abs(a.latency) for a in (*p.reads, *p.writes))
+            total += p.chunks * (p.pace + abs(p.tail) + waits)
+        return total
+
     def solve(self) -> Schedule:
-        """The earliest schedule."""
+        """The earliest schedule; not `settled` when buffers hold too few frames for the network to end."""
+        longest = self._longest()
         steps = [np.arange(p.chunks) * p.pace for p in self.processes]
         self.start = [s.copy() for s in steps]
         order = range(len(self.processes))
@@ -167,6 +178,8 @@ class Pipeline:
                 self.start[i] = new
             if moved <= EPSILON:
                 settled = True
+                break
+            if any(s[-1] > longest + 1 for s in self.start):
                 break
         ends = [float(self.start[i][-1]) + p.pace + p.tail for i, p in enumerate(self.processes)]
         return Schedule(self.start, max(ends, default=0.0), settled)

@@ -18,7 +18,7 @@ from headrace.dialects.machine.cost import bank_conflict, route_latency, words_o
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.cost import Feed, feed
 from headrace.dialects.support import dtypes
-from headrace.dialects.support.access import Stream, View
+from headrace.dialects.support.access import Stream, View, row_major
 from headrace.runtime import geometry
 from headrace.runtime.program import Agcu, Config, Flow, Pcu, Pmu, Unit
 
@@ -116,9 +116,7 @@ class Traffic:
         held = np.zeros(len(unit.sites))
         most = 0.0
         for at in first.tolist():
-            owners = geometry.owners(
-                terms, view.offset + int(shifts[at]), unit.shape, unit.split_dim, len(unit.sites)
-            )
+            owners = geometry.owners(terms, view.offset + int(shifts[at]), unit.shape, unit.split_dim, len(unit.sites))
             share = self.words / len(owners)
             most = max(most, share)
             held[list(owners)] += share
@@ -134,8 +132,9 @@ class Traffic:
         """Words written to the busiest memory unit a step, and the most of one stream."""
         return self._ports(self.target, self.flow.dst_view)
 
-    def conflict(self, unit: Pmu, view: View | None, diagonal: bool) -> int:
-        """Accesses on the busiest bank in a word, when the lanes of a word walk the tile as the port asks."""
+    def conflict(self, unit: Pmu, view: View | None, pitch: int) -> int:
+        """Accesses on the busiest bank in a word, when the lanes of a word walk the tile as the port asks and rows of
+        `pitch` bytes lie in diagonal stripes (0: plain interleaving)."""
         dim = self.feed.lane_dim
         if view is None or dim is None or dim >= len(view.strides):
             return 1
@@ -144,7 +143,6 @@ class Traffic:
         lanes = min(self.flow.stream.tile[dim], max(1, self.device.network.link_bytes // size))
         if stride <= size or lanes < 2:
             return 1
-        pitch = unit.shape[-1] * size if diagonal and len(unit.shape) > 1 else 0
         return bank_conflict(self.device, stride, lanes=lanes, pitch_bytes=pitch)
 
     # The network
@@ -184,12 +182,13 @@ class Traffic:
         return used, load[used]
 
 
-def diagonal(unit: Pmu, flows: Sequence[Traffic], device: Device) -> bool:
-    """Whether a buffer lies in diagonal stripes: where the device can and its ports then meet fewer banks."""
-    if not device.pmu.diagonal or len(unit.shape) < 2:
-        return False
+def layout(unit: Pmu, flows: Sequence[Traffic], device: Device) -> int:
+    """Bytes of a row of a buffer's diagonal stripes, 0 for plain interleaving: of the strides that the buffer has, the
+    one with which its ports meet fewest banks twice."""
+    size = dtypes.byte_size(unit.dtype)
+    pitches = [0, *(s * size for s in row_major(unit.shape) if s > 1)] if device.pmu.diagonal else [0]
 
-    def cost(stripes: bool) -> float:
+    def cost(pitch: int) -> float:
         total = 0.0
         for t in flows:
             for end, view, (busiest, _) in (
@@ -197,10 +196,10 @@ def diagonal(unit: Pmu, flows: Sequence[Traffic], device: Device) -> bool:
                 (t.target, t.flow.dst_view, t.writes),
             ):
                 if end is unit:
-                    total += busiest * t.steps * t.conflict(unit, view, stripes)
+                    total += busiest * t.steps * t.conflict(unit, view, pitch)
         return total
 
-    return cost(True) < cost(False)
+    return min(pitches, key=cost) if len(pitches) > 1 else 0
 
 
 def off_chip_bytes(traffic: Traffic, unit: Agcu, device: Device) -> int:
@@ -213,7 +212,8 @@ def off_chip_bytes(traffic: Traffic, unit: Agcu, device: Device) -> int:
     else:  # gather, scatter: whole rows of the parameter
         type = traffic.config.params[unit.param].type
         run = prod(type.shape[1:]) * dtypes.byte_size(type.dtype)
-    if run >= nbytes:
+    if run >= nbytes and view is not None:
         return nbytes
+    run = min(run, nbytes)
     burst = device.agcu.burst_bytes
     return -(-nbytes // run) * -(-run // burst) * burst

@@ -95,7 +95,9 @@ def contraction(op: Op, types: Sequence[TT]) -> Contraction:
     out = types[op.results[0]]
     if op.name == "tensor.conv":
         groups = int(op.attrs.get("groups", 1))
-        return Contraction(out.shape[0] * prod(out.shape[2:]), out.shape[1] // groups, prod(b.shape[1:]), groups, a.dtype)
+        return Contraction(
+            out.shape[0] * prod(out.shape[2:]), out.shape[1] // groups, prod(b.shape[1:]), groups, a.dtype
+        )
     k = a.shape[-1]
     n = out.shape[-1] if len(b.shape) > 1 and out.shape else 1
     m = out.shape[-2] if len(out.shape) > 1 and len(a.shape) > 1 and len(b.shape) > 1 else 1
@@ -204,8 +206,8 @@ def op_shares(ops: Sequence[Op], types: Sequence[TT], device: Device) -> list[fl
 
 
 class Feed(NamedTuple):
-    """What a unit asks of an input port for one tile: `words` in all, and the dim of the tile along which the lanes of a
-    word lie (None: any)."""
+    """What a unit asks of an input port for one tile: `words` in all, and the dim of the tile along which the lanes of
+    a word lie (None: any)."""
 
     words: int
     lane_dim: int | None
@@ -250,7 +252,7 @@ def _lane_dim(op: Op, tile: TT, is_rows: bool) -> int | None:
     if op.name == "tensor.conv":
         return _last_dim(tile) if is_rows else 0
     dim = rank - 2 if is_rows else rank - 1
-    return dim if 0 <= dim and tile.shape[dim] > 1 else None
+    return dim if dim >= 0 and tile.shape[dim] > 1 else None
 
 
 def body_flops(ops: Iterable[Op], types: Sequence[TT]) -> int:
@@ -267,8 +269,9 @@ TAIL_BODY_OPS = 2
 
 
 def pieces(ops: Sequence[Op], device: Device) -> list[tuple[str, tuple[int, ...]]]:
-    """Cut a body into what one unit holds each, as (mode, op numbers): a contraction with what fits its tail; elementwise
-    runs of at most `stages` body ops; every reducing op by itself with elementwise ops after it that fit."""
+    """Cut a body into what one unit holds each, as (mode, op numbers): a contraction with what fits its tail;
+    elementwise runs of at most `stages` body ops; every reducing op by itself with elementwise ops after it that fit.
+    """
     found: list[tuple[str, tuple[int, ...]]] = []
     current: list[int] = []
     mode, left, tail = "simd", device.pcu.stages, 1

@@ -1,0 +1,328 @@
+"""What timing says: plain dataclasses of a program's time on its device, and a table of them for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+BOUNDS = ("compute", "sram", "network", "agcu", "hbm", "ddr", "launch")
+"""What can set a pace: cycles of compute units, ports and banks of memory units, ports and links of the network, the
+width and bursts in flight of address generators, bandwidth and latency of off-chip memory, and launches."""
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """Time of one model op, by its location: cycles of its share of the critical path in all launches, and the cycles
+    that its units work."""
+
+    location: str
+    op: str
+    cycles: float
+    busy: float
+    flops: int = 0
+
+
+@dataclass(frozen=True)
+class UnitTime:
+    """One group of units in one config.
+
+    `cycles` is its share of the config's time along the critical path; the shares of all groups sum to the time of the
+    config. `bound` says what sets its pace, `interval` the cycles from step to step, `busy` the cycles that it works;
+    `parts` the cycles that each resource alone would take for all steps; `start` and `end` when it works.
+    """
+
+    name: str
+    kind: str
+    mode: str
+    location: str
+    sites: int
+    steps: int
+    interval: float
+    busy: float
+    start: float
+    end: float
+    cycles: float
+    bound: str
+    parts: dict[str, float]
+    bounds: dict[str, float]
+    flops: int = 0
+    bytes: int = 0
+    ops: tuple[OpTime, ...] = ()
+
+
+@dataclass(frozen=True)
+class ConfigTime:
+    """One run of a config, without its launch: cycles, rows of its groups, and how much of the device it uses.
+
+    `link_load` is the busiest link's words over what it could carry in the time, `hbm_bytes` and `ddr_bytes` what
+    moves off chip, `bounds` the cycles by what they wait for.
+    """
+
+    name: str
+    cycles: float
+    units: tuple[UnitTime, ...]
+    bounds: dict[str, float]
+    used: dict[str, int]
+    flops: int
+    hbm_bytes: int
+    ddr_bytes: int
+    link_load: float
+    settled: bool = True
+
+
+@dataclass(frozen=True)
+class LaunchTime:
+    """One launch: which timed config it runs (`Timing.configs`), and the seconds of launching it."""
+
+    config: int
+    mode: str
+    loaded: bool
+    seconds: float
+    location: str
+
+
+@dataclass(frozen=True)
+class RegionUse:
+    """A tensor off chip: which memory holds it, and how much its launches read and write."""
+
+    name: str
+    kind: str
+    memory: str
+    bytes: int
+    launches: int
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """What is resident off chip. `spilled` are the tensors in DDR although the device has HBM, largest first."""
+
+    regions: tuple[RegionUse, ...]
+    capacity: dict[str, int]
+    spilled: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long a program takes. `configs` holds each config once for every set of memories that its launches use."""
+
+    device: str
+    clock: float
+    launches: tuple[LaunchTime, ...]
+    configs: tuple[ConfigTime, ...]
+    peak_flops: float
+    hbm_bandwidth: float
+    unit_counts: dict[str, int]
+    memory: MemoryUse
+
+    @cached_property
+    def runs(self) -> tuple[int, ...]:
+        """How often each config is launched."""
+        count = [0] * len(self.configs)
+        for launch in self.launches:
+            count[launch.config] += 1
+        return tuple(count)
+
+    @cached_property
+    def launch_seconds(self) -> float:
+        """Seconds of launching."""
+        return sum(launch.seconds for launch in self.launches)
+
+    @cached_property
+    def cycles(self) -> float:
+        """Cycles of the whole program, launches included."""
+        return (
+            sum(n * c.cycles for n, c in zip(self.runs, self.configs, strict=True)) + self.launch_seconds * self.clock
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole program."""
+        return self.cycles / self.clock
+
+    @cached_property
+    def flops(self) -> int:
+        """Floating-point operations of the whole program."""
+        return sum(n * c.flops for n, c in zip(self.runs, self.configs, strict=True))
+
+    @cached_property
+    def hbm_bytes(self) -> int:
+        """Bytes to and from HBM."""
+        return sum(n * c.hbm_bytes for n, c in zip(self.runs, self.configs, strict=True))
+
+    @cached_property
+    def ddr_bytes(self) -> int:
+        """Bytes to and from DDR."""
+        return sum(n * c.ddr_bytes for n, c in zip(self.runs, self.configs, strict=True))
+
+    @cached_property
+    def bounds(self) -> dict[str, float]:
+        """Cycles by what they wait for; they sum to `cycles`."""
+        found = dict.fromkeys(BOUNDS, 0.0)
+        for n, c in zip(self.runs, self.configs, strict=True):
+            for bound, cycles in c.bounds.items():
+                found[bound] += n * cycles
+        found["launch"] += self.launch_seconds * self.clock
+        return {k: v for k, v in found.items() if v}
+
+    @cached_property
+    def ops(self) -> tuple[OpTime, ...]:
+        """Time by model op over all launches, longest first; with the launches it sums to `cycles`."""
+        rows: dict[tuple[str, str], list[float]] = {}
+        for n, c in zip(self.runs, self.configs, strict=True):
+            for unit in c.units:
+                for op in unit.ops:
+                    row = rows.setdefault((op.location, op.op), [0.0, 0.0, 0.0])
+                    row[0] += n * op.cycles
+                    row[1] += n * op.busy
+                    row[2] += n * op.flops
+        found = [OpTime(where, op, a, b, int(f)) for (where, op), (a, b, f) in rows.items()]
+        return tuple(sorted(found, key=lambda x: (-x.cycles, -x.busy)))
+
+    @property
+    def utilisation(self) -> dict[str, float]:
+        """Shares of the device, over the whole time: `flops` of the peak of the widest type in use, `pcu` of the
+        compute units' cycles, `hbm` of the achievable bandwidth."""
+        total = max(self.cycles, 1e-9)
+        pcu = sum(
+            n * u.sites * u.parts.get("compute", 0.0)
+            for n, c in zip(self.runs, self.configs, strict=True)
+            for u in c.units
+            if u.kind == "pcu"
+        )
+        found = {
+            "flops": self.flops / (self.peak_flops * self.seconds) if self.peak_flops else 0.0,
+            "pcu": pcu / (max(1, self.unit_counts.get("pcu", 0)) * total),
+        }
+        if self.hbm_bandwidth:
+            found["hbm"] = self.hbm_bytes / (self.hbm_bandwidth * self.seconds)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain data, with the totals."""
+        return {
+            "device": self.device,
+            "clock": self.clock,
+            "cycles": self.cycles,
+            "seconds": self.seconds,
+            "launch_seconds": self.launch_seconds,
+            "flops": self.flops,
+            "hbm_bytes": self.hbm_bytes,
+            "ddr_bytes": self.ddr_bytes,
+            "bounds": self.bounds,
+            "utilisation": self.utilisation,
+            "memory": asdict(self.memory),
+            "launches": [asdict(x) for x in self.launches],
+            "configs": [{"runs": n, **asdict(c)} for n, c in zip(self.runs, self.configs, strict=True)],
+            "ops": [asdict(x) for x in self.ops],
+        }
+
+    def text(self, top: int = 20) -> str:
+        """`profile_text`."""
+        return profile_text(self, top)
+
+
+def _table(rows: Sequence[Sequence[str]], left: Sequence[int]) -> list[str]:
+    """Rows of text in columns; those in `left` are aligned left, the others right."""
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+    return [
+        "  ".join(
+            x.ljust(w) if c in left else x.rjust(w) for c, (x, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _amount(value: float) -> str:
+    """A number with a decimal prefix: 12.3M."""
+    for limit, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g}{prefix}"
+    return f"{value:.3g}"
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def profile_text(timing: Timing, top: int = 20) -> str:
+    """Tables for people: the total and what bounds it, sections, the `top` longest groups of units and model ops, and
+    what lies in which memory. Times are microseconds of the device."""
+    micro = 1e6 / timing.clock
+    total = max(timing.cycles, 1e-9)
+
+    def us(cycles: float) -> str:
+        return f"{cycles * micro:.2f}"
+
+    def percent(cycles: float) -> str:
+        return f"{100 * cycles / total:.1f}%"
+
+    use = timing.utilisation
+    lines = [
+        f"{timing.seconds * 1e6:.2f} us on {timing.device}: {timing.cycles:.0f} cycles at {timing.clock / 1e9:g} GHz, "
+        f"{len(timing.launches)} launch{'' if len(timing.launches) == 1 else 'es'}",
+        "bound by " + ", ".join(f"{k} {percent(v)}" for k, v in sorted(timing.bounds.items(), key=lambda x: -x[1])),
+        f"{_amount(timing.flops)}FLOP, {100 * use['flops']:.2f}% of peak; compute units busy {100 * use['pcu']:.2f}%"
+        + (f"; HBM {_amount(timing.hbm_bytes)}B, {100 * use['hbm']:.1f}% of its bandwidth" if "hbm" in use else "")
+        + (f"; DDR {_amount(timing.ddr_bytes)}B" if timing.ddr_bytes else ""),
+        "",
+    ]
+    rows = [("section", "runs", "us a run", "share", "bound by", "PCU", "PMU", "AGCU", "link", "off-chip")]
+    for runs, c in zip(timing.runs, timing.configs, strict=True):
+        rows.append(
+            (
+                f"@{c.name}",
+                str(runs),
+                us(c.cycles),
+                percent(runs * c.cycles),
+                max(c.bounds, key=lambda k: c.bounds[k], default=""),
+                *(str(c.used[kind]) for kind in ("pcu", "pmu", "agcu")),
+                f"{100 * c.link_load:.0f}%",
+                f"{_amount(c.hbm_bytes + c.ddr_bytes)}B",
+            )
+        )
+    rows.append(("launches", str(len(timing.launches)), "", percent(timing.launch_seconds * timing.clock), *[""] * 6))
+    lines += _table(rows, (0, 4))
+    found = [
+        (runs * u.cycles, runs, c, u) for runs, c in zip(timing.runs, timing.configs, strict=True) for u in c.units
+    ]
+    units = sorted((x for x in found if x[0] > 0), key=lambda x: -x[0])[:top]
+    rows = [("units", "mode", "sites", "steps", "cycles a step", "busy us", "us", "share", "bound by", "model op")]
+    for cycles, runs, c, u in units:
+        rows.append(
+            (
+                f"@{c.name}/{u.name}",
+                u.mode,
+                str(u.sites),
+                str(u.steps),
+                f"{u.interval:.0f}",
+                us(runs * u.busy),
+                us(cycles),
+                percent(cycles),
+                u.bound,
+                _short(u.location),
+            )
+        )
+    lines += ["", *_table(rows, (0, 1, 8, 9))]
+    rows = [("model op", "kind", "us", "share", "unit us", "FLOP")]
+    for op in timing.ops[:top]:
+        rows.append((_short(op.location), op.op, us(op.cycles), percent(op.cycles), us(op.busy), _amount(op.flops)))
+    lines += ["", *_table(rows, (0, 1)), "", *memory_text(timing.memory, top)]
+    return "\n".join(lines)
+
+
+def memory_text(memory: MemoryUse, top: int = 20) -> list[str]:
+    """What lies in which memory, and the names of what was spilled to DDR."""
+    lines: list[str] = []
+    for name, capacity in memory.capacity.items():
+        mine = [r for r in memory.regions if r.memory == name]
+        kinds: dict[str, int] = {}
+        for r in mine:
+            kinds[r.kind] = kinds.get(r.kind, 0) + r.bytes
+        held = ", ".join(f"{kind} {_amount(n)}B" for kind, n in kinds.items()) or "nothing"
+        lines.append(f"{name}: {held} of {_amount(capacity)}B")
+    if memory.spilled:
+        more = f" and {len(memory.spilled) - top} more" if len(memory.spilled) > top else ""
+        lines.append(f"spilled to ddr: {', '.join(memory.spilled[:top])}{more}")
+    return lines
