@@ -18,6 +18,9 @@ from headrace.dialects.support.diagnostics import Collector, CompileError
 if TYPE_CHECKING:
     import numpy as np
 
+    from headrace.runtime.artifact import Artifact
+    from headrace.runtime.session import Executable
+
     Array = np.ndarray[Any, np.dtype[Any]]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -135,9 +138,9 @@ def type_text(shape: Sequence[int], dtype: str) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
-def open_executable(path: str, literal: bool = False) -> Any:
-    """The executable of an artifact; `CompileError` when it cannot be loaded, with a hint for a model."""
-    from headrace.runtime.session import load
+def open_file(path: str) -> Artifact:
+    """An artifact, not bound to memory; `CompileError` when it cannot be opened, with a hint for a model."""
+    from headrace.runtime.artifact import open_artifact
 
     if Path(path).suffix in (".onnx", ".mlir"):
         raise CompileError(
@@ -145,7 +148,15 @@ def open_executable(path: str, literal: bool = False) -> Any:
             f"{path} is a model, not an artifact",
             fix=f"compile it: headrace compile {path} -o {Path(path).with_suffix('.sn')}",
         )
-    return load(path, literal=literal)
+    return open_artifact(path)
+
+
+def open_executable(path: str, literal: bool = False) -> Executable:
+    """The executable of an artifact; `CompileError` when it cannot be loaded."""
+    from headrace.runtime.session import Executable
+
+    artifact = open_file(path)
+    return Executable(artifact.program, artifact, literal=literal, manifest=artifact.manifest)
 
 
 def load_arrays(path: str | Path, flag: str = "--inputs") -> dict[str, Array]:

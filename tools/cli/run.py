@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.tools.cli import common
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from headrace.runtime.session import Executable
+
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @click.command("run")
@@ -30,34 +37,44 @@ def command(
 ) -> None:
     """Run ARTIFACT (.sn) once and show the outputs, or write them to a file.
 
-    State starts at zero, or with what --inputs holds for it.
+    State starts at zero, or with what --inputs holds for it. --profile alone runs nothing and needs no weights.
     """
-    common.one_of(inputs is not None, seed is not None, "--inputs or --random-inputs")
-    if output is not None:
-        from headrace.compiler import check_writable
+    found: dict[str, Any] = {"artifact": artifact}
+    if profile and inputs is None and seed is None and output is None:
+        from headrace.runtime.timing import time_program
 
-        check_writable(output)
-    exe = common.open_executable(artifact, literal)
-    arrays = common.load_arrays(inputs) if inputs is not None else common.random_arrays(exe.inputs, seed or 0)
-    past = {past for past, _ in exe.program.states}
-    exe.reset({name: array for name, array in arrays.items() if name in past})
-    results = exe({name: array for name, array in arrays.items() if name not in past})
-    if output is not None:
-        common.save_arrays(output, results)
-    found: dict[str, Any] = {"artifact": artifact, "outputs": [common.array_summary(n, a) for n, a in results.items()]}
-    found["not_merged"] = exe.report
+        timing = time_program(common.open_file(artifact).program)
+    else:
+        common.one_of(inputs is not None, seed is not None, "--inputs or --random-inputs")
+        if output is not None:
+            from headrace.compiler import check_writable
+
+            check_writable(output)
+        exe = common.open_executable(artifact, literal)
+        results = run(exe, inputs, seed or 0)
+        if output is not None:
+            common.save_arrays(output, results)
+        found["outputs"] = [common.array_summary(name, array) for name, array in results.items()]
+        found["not_merged"] = exe.report
+        timing = exe.profile() if profile else None
     if as_json:
-        if profile:
-            found["profile"] = exe.profile().to_json()
-        common.print_json(found)
+        common.print_json(found | ({"profile": timing.to_json()} if timing is not None else {}))
         return
-    for one in found["outputs"]:
+    for one in found.get("outputs", ()):
         click.echo(common.array_text(one))
-    for line in exe.report:
+    for line in found.get("not_merged", ()):
         click.echo(f"runs tile by tile: {line}", err=True)
     if output is not None:
         click.echo(f"written to {output}")
-    if profile:
+    if timing is not None:
         from headrace.tools.cli.profile import profile_text
 
-        click.echo("\n" + profile_text(exe.profile(), top))
+        click.echo(("\n" if "outputs" in found else "") + profile_text(timing, top))
+
+
+def run(exe: Executable, inputs: str | None, seed: int) -> dict[str, Array]:
+    """The outputs of one run on a file of inputs, or on inputs from a seed."""
+    arrays = common.load_arrays(inputs) if inputs is not None else common.random_arrays(exe.inputs, seed)
+    past = {past for past, _ in exe.program.states}
+    exe.reset({name: array for name, array in arrays.items() if name in past})
+    return exe({name: array for name, array in arrays.items() if name not in past})

@@ -284,3 +284,22 @@ def test_outputs_of_any_name_are_written(tmp_path: Path) -> None:
     with np.load(tmp_path / "y.npz") as found:
         assert found.files == ["file", "a/b.c", "allow_pickle"]
         np.testing.assert_array_equal(found["a/b.c"], np.maximum(x, 0))
+
+
+def test_a_profile_adds_up(artifact: Path) -> None:
+    """The times of the ops and of the launches are the whole; every row has a place in the model."""
+    profile = succeeds("run", artifact, "--random-inputs", 0, "--profile", "--json").json["profile"]
+    launching = profile["launch_seconds"] * profile["clock"]
+    assert sum(op["cycles"] for op in profile["ops"]) + launching == pytest.approx(profile["cycles"])
+    assert sum(profile["bounds"].values()) == pytest.approx(profile["cycles"])
+    assert all(op["location"] for op in profile["ops"])
+
+
+def test_a_profile_needs_no_weights(demo: Path) -> None:
+    path = demo.with_suffix(".sn")
+    succeeds("compile", demo, "-o", path, "--shape-only")
+    cycles = succeeds("run", path, "--profile", "--json").json["profile"]["cycles"]
+    assert cycles > 0 and "attention/Softmax" in succeeds("run", path, "--profile").out
+    import headrace as package
+
+    assert package.compile(demo, shape_only=True).profile().cycles == cycles
