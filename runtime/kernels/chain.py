@@ -627,7 +627,7 @@ class _Segment:
             index.append(
                 slice(low * follow.scale + follow.offset, (high - 1) * follow.scale + follow.extent + follow.offset)
             )
-        return x[tuple(index)]
+        return x[(*index, ...)]  # with no index a view too, not a scalar
 
     def _shape(
         self, i: int, v: Key, follows: Sequence[Follow | None], cut: Mapping[Any, tuple[int, int]]
