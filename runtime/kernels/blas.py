@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,10 @@ def has_small_kernels() -> bool:
 def has_fast_exp2() -> bool:
     """Whether f32 `exp2` has a vector kernel of its own, about twice as fast as `exp`."""
     try:
-        from numpy._core._multiarray_umath import __cpu_features__ as features
-    except ImportError:
+        features: dict[str, bool] = import_module("numpy._core._multiarray_umath").__cpu_features__
+    except (ImportError, AttributeError):
         return False
-    return bool(features.get("AVX512_SKX")) and sys.platform == "linux"
+    return features.get("AVX512_SKX", False) and sys.platform == "linux"
 
 
 def block_of(rows: int, k: int) -> tuple[int, int] | None:
@@ -105,12 +106,8 @@ class Packs:
         return sum(a.nbytes for _, made in self._made.values() for a in _arrays(made))
 
 
-def _arrays(made: Any) -> list[Array]:
-    if isinstance(made, np.ndarray):
-        return [made]
-    if isinstance(made, (tuple, list)):
-        return [a for part in made for a in _arrays(part)]
-    return []
+def _arrays(made: Array | tuple[Array | None, ...]) -> list[Array]:
+    return [part for part in (made if isinstance(made, tuple) else (made,)) if part is not None]
 
 
 def panels(b: Array, width: int) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,10 @@ TANH_GELU = (-2 * math.sqrt(2 / math.pi) * 0.044715, -2 * math.sqrt(2 / math.pi)
 def clip_ufunc() -> Callable[..., Any]:
     """NumPy's clip as a ufunc (x, low, high, out); three times faster than maximum with a scalar. It has no public
     name."""
-    found = getattr(getattr(np, "_core", np).umath, "clip", None)
-    return found if isinstance(found, np.ufunc) else _clip_slowly
+    try:
+        return import_module("numpy._core.umath").clip
+    except (ImportError, AttributeError):
+        return _clip_slowly
 
 
 def _clip_slowly(x: Array, low: Array, high: Array, out: Array) -> None:
@@ -192,6 +195,10 @@ def select(call: Call) -> list[Step] | None:
     return [(_select, (condition, a, b, out))]
 
 
+def _cube(x: Array, o: Array, t: Array) -> list[Step]:
+    return [(np.square, (x, t)), (np.multiply, (t, x, o))]
+
+
 @binds("tensor.pow")
 def power(call: Call) -> list[Step] | None:
     """Products for small constant exponents."""
@@ -209,7 +216,7 @@ def power(call: Call) -> list[Step] | None:
         if exponent == -1:
             return [(np.divide, (scalar(1, x.dtype), x, out))]
         if exponent == 3:
-            return _tiled([x, out], lambda x, o, t: [(np.square, (x, t)), (np.multiply, (t, x, o))], call)
+            return _tiled([x, out], _cube, call)
     return [(np.power, (x, y, out))]
 
 

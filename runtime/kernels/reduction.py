@@ -12,9 +12,13 @@ from headrace.runtime.kernels.calls import Call, Step, binds, contiguous_rows, i
 from headrace.runtime.kernels.scratch import Array
 
 
+def _full(count: int, value: float, dtype: np.dtype[Any]) -> Array:
+    return np.full(count, value, dtype)
+
+
 def column(count: int, value: float, dtype: np.dtype[Any], packs: blas.Packs) -> Array:
     """A constant vector [count]."""
-    return packs.constant(("column", count, value, dtype.str), lambda: np.full(count, value, dtype))
+    return packs.constant(("column", count, value, dtype.str), lambda: _full(count, value, dtype))
 
 
 def kept(call: Call, axes: tuple[int, ...]) -> Array:
@@ -45,7 +49,7 @@ def _sum(call: Call, mean: bool) -> list[Step] | None:
     if not axes:
         return [(np.copyto, (out, x))]
     order = [d for d in range(x.ndim) if d not in axes]
-    reduced = sorted(axes, key=lambda d: -abs(x.strides[d]))
+    reduced = _by_stride(axes, x)
     view = x.transpose(*order, *reduced)
     flat = merge_dims(view, len(order), x.ndim)
     results = out.transpose(*order, *axes)
@@ -66,6 +70,11 @@ def _sum(call: Call, mean: bool) -> list[Step] | None:
     if mean:
         steps.append((np.multiply, (out, scalar(weight, out.dtype), out)))
     return steps
+
+
+def _by_stride(axes: tuple[int, ...], x: Array) -> list[int]:
+    """Dims ordered as they lie in memory, outermost first."""
+    return sorted(axes, key=lambda d: -abs(x.strides[d]))
 
 
 def _drop(x: Array, keep: int) -> Array:

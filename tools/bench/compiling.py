@@ -28,8 +28,11 @@ IREE_FLAGS: dict[str, tuple[str, ...]] = {
     "default": (),
 }
 """Flag sets for the host's processor, those that give the fastest programs first."""
-IREE_COMMON = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
-IREE_COMMON += ("--iree-llvmcpu-target-cpu=host",)
+IREE_COMMON = (
+    "--iree-hal-target-device=local",
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    "--iree-llvmcpu-target-cpu=host",
+)
 
 
 class CommandFailed(Exception):
@@ -86,6 +89,7 @@ class Iree:
 
     def usable(self, model: Path) -> str:
         """The first flag set that compiles the model. Raises CommandFailed with the last reason when none does."""
+        reason = CommandFailed("no flag set to try")
         for name in self.sets:
             with tempfile.TemporaryDirectory() as folder:
                 try:

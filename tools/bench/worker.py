@@ -19,8 +19,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 Arrays = Mapping[str, Any]
 Run = Callable[[Arrays], Any]
@@ -56,8 +57,7 @@ def load_headrace(model: str, device: str) -> Run:
 
 def load_onnxruntime(model: str, device: str) -> Run:
     """A CPU session with one thread and default optimisations."""
-    import onnxruntime  # pyright: ignore[reportMissingImports]
-
+    onnxruntime: Any = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -86,7 +86,7 @@ def largest_error(got: Any, reference: list[Any]) -> float:
     not finite."""
     import numpy as np
 
-    arrays = list(got.values()) if isinstance(got, Mapping) else list(got)
+    arrays: list[Any] = list(cast("Arrays", got).values()) if isinstance(got, Mapping) else list(got)
     if len(arrays) != len(reference):
         return float("inf")
     worst = 0.0
@@ -122,8 +122,7 @@ def versions(peer: str) -> dict[str, str]:
 def thread_pools() -> Any:
     """What threadpoolctl says about the loaded BLAS libraries, or None without it."""
     with contextlib.suppress(ImportError):
-        import threadpoolctl
-
+        threadpoolctl: Any = import_module("threadpoolctl")
         keep = ("internal_api", "version", "architecture", "num_threads")
         return [{k: pool.get(k) for k in keep} for pool in threadpoolctl.threadpool_info()]
     return None
