@@ -2,563 +2,250 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from headrace.dialects.dataflow.ops import (
-    BufferOp,
-    GatherOp,
-    LoadOp,
-    ScatterOp,
-    SectionOp,
-    StageOp,
-    StoreOp,
-    YieldOp,
-)
-from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.support import locations
-from headrace.dialects.support.access import View, identity, row_major
-from headrace.dialects.support.locations import Location
-from headrace.dialects.tensor.base import attributes_of, ir_type, tt
-from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.support.diagnostics import Collector
+from headrace.dialects.tensor.base import attributes_of, create, tt
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp, recipe, weight
-from headrace.passes.analysis.views import Ref, bases, is_movement, producer, reshape_strides, resolve
+from headrace.passes.analysis.views import bases, is_movement, producer, resolve
+from headrace.passes.convert._empty import drop_unused, settle_empty
+from headrace.passes.convert._ownership import Ownership, all_of, is_row_write
+from headrace.passes.convert._section import SectionPlan, where
 from headrace.passes.infra.base import Pass
 
 
 @dataclass(eq=False)
-class _Source:
-    """Something that sends one stream: an output of a node, or a load of an external tensor."""
+class _Segment:
+    """Compute ops that become one section, and the call or return that follows it, if one does."""
 
-    type: TT
-    external: SSAValue | None = None
-    view: View | None = None
-    stream: SSAValue | None = None
-
-
-@dataclass(eq=False)
-class _Memory:
-    """A buffer or a stored tensor: who writes it and who reads it, through which views."""
-
-    type: TT
-    writers: list[tuple[_Source, View]] = field(default_factory=list[tuple[_Source, View]])
-    readers: list[_Reader] = field(default_factory=list["_Reader"])
-    fill: float = 0.0
-    made: bool = False
+    ops: list[Operation] = field(default_factory=list[Operation])
+    end: Operation | None = None
+    exports: dict[SSAValue, None] = field(default_factory=dict[SSAValue, None])
+    """Values that the section must store."""
+    copies: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
+    """Row writes into a copy of a tensor, and that tensor."""
+    in_place: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
+    """Row writes into the tensor itself."""
 
 
-@dataclass(eq=False)
-class _Reader:
-    memory: _Memory
-    view: View
-    type: TT
-    stream: SSAValue | None = None
-
-
-@dataclass(eq=False)
-class _Node:
-    """A process: a stage of tensor ops (none: it copies), a gather or a scatter."""
-
-    kind: str
-    ops: tuple[Operation, ...]
-    inputs: list[_Reader]
-    operands: tuple[SSAValue, ...]
-    outputs: list[_Source]
-    location: Location
-    table: SSAValue | None = None
-    result: SSAValue | None = None
-
-
-def _is_scalar_constant(value: SSAValue) -> bool:
-    op = producer(value)
-    return isinstance(op, ConstantOp) and prod(tt(value).shape) == 1
-
-
-def is_state_write(op: Operation) -> bool:
-    """Whether an op replaces rows of a function argument that nothing reads afterwards: it is done in place."""
-    if op.name != "tensor.scatter_nd" or attributes_of(op).get("reduction", "none") != "none":
-        return False
-    data, indices, rows = op.operands
-    whole, index = tt(data), tt(indices)
-    if len(index.shape) != 2 or index.shape[1] != 1 or tt(rows).shape != (index.shape[0], *whole.shape[1:]):
-        return False
-    base = resolve(data)
-    if not isinstance(base.root, BlockArgument) or not base.contiguous or whole.elements != tt(base.root).elements:
-        return False
-    block = op.parent_block()
-    assert block is not None
-    before = True
-    for other in block.ops:
-        if other is op:
-            before = False
-        elif not before and not is_movement(other) and any(base.root in bases(v) for v in other.operands):
-            return False
-    return True
-
-
-class _Section:
-    """Plans one section: which nodes, which memories, which loads; then writes it."""
-
-    def __init__(self, name: str, own: set[Operation]) -> None:
-        self.name = name
-        self.own = own
-        self.nodes: list[_Node] = []
-        self.sources: dict[SSAValue, _Source] = {}
-        self.scattered: dict[SSAValue, _Node] = {}
-        self.memories: dict[object, _Memory] = {}
-        self.loads: dict[tuple[SSAValue, View, tuple[int, ...]], _Source] = {}
-        self.stores: dict[SSAValue, _Memory] = {}
-
-    # -- planning ------------------------------------------------------------------------------------------------
-
-    def compute(self, op: Operation) -> None:
-        """Plan the process of one compute op."""
-        if self._offchip_gather(op):
-            return
-        if self._offchip_scatter(op):
-            return
-        operands = tuple(v for v in dict.fromkeys(op.operands) if not _is_scalar_constant(v))
-        inputs = [self.read(v) for v in operands]
-        outputs = [_Source(tt(r)) for r in op.results]
-        self.sources.update(zip(op.results, outputs, strict=True))
-        self.nodes.append(_Node("stage", (op,), inputs, operands, outputs, op.location))
-
-    def _offchip_gather(self, op: Operation) -> bool:
-        if op.name != "tensor.gather" or attributes_of(op).get("axis", 0) != 0:
-            return False
-        table = resolve(op.operands[0], self.is_own)
-        if self.is_own(table.root) or not table.contiguous or table.view.offset or table.shape != tt(table.root).shape:
-            return False
-        source = _Source(tt(op.results[0]))
-        self.sources[op.results[0]] = source
-        self.nodes.append(
-            _Node("gather", (op,), [self.read(op.operands[1])], (), [source], op.location, table=table.root)
-        )
-        return True
-
-    def _offchip_scatter(self, op: Operation) -> bool:
-        """Rows of a function argument replaced at run-time indices, in place: `scatter_nd` with one index per row."""
-        if not is_state_write(op):
-            return False
-        _, indices, rows = op.operands
-        data, index = op.operands[0], tt(indices)
-        node = _Node("scatter", (op,), [], (), [], op.location, table=data, result=op.results[0])
-        flat = resolve(indices, self.is_root)
-        column = View(flat.view.offset, flat.view.strides[:1])
-        if self._is_external(flat.root) and not flat.contiguous:
-            index_reader = self._read_part(Ref(flat.root, column, index.shape[:1]), TT(index.shape[:1], index.dtype))
-        else:
-            index_reader = self._reader(self._root_memory(flat.root), column, TT(index.shape[:1], index.dtype))
-        node.inputs = [index_reader, self.read(rows)]
-        self.nodes.append(node)
-        self.scattered[op.results[0]] = node
-        return True
-
-    def is_own(self, value: SSAValue) -> bool:
-        """Whether a value is computed in this section."""
-        return producer(value) in self.own
-
-    def read(self, value: SSAValue) -> _Reader:
-        """A stream that denotes `value`, out of a buffer."""
-        return self._read(resolve(value, self.is_root), tt(value))
-
-    def _read(self, ref: Ref, type: TT) -> _Reader:
-        root = ref.root
-        if self._is_external(root):
-            whole = tt(root).elements
-            if prod(ref.shape) == whole and all(s for n, s in zip(ref.shape, ref.view.strides, strict=True) if n > 1):
-                return self._reader(self._root_memory(root), ref.view, type)
-            return self._read_part(ref, type)
-        return self._reader(self._root_memory(root), ref.view, type)
-
-    def is_root(self, value: SSAValue) -> bool:
-        """Whether a movement result already has a memory of its own here."""
-        return value in self.memories
-
-    def _is_external(self, root: SSAValue) -> bool:
-        op = producer(root)
-        return not self.is_own(root) and (op is None or not is_movement(op))
-
-    def _read_part(self, ref: Ref, type: TT) -> _Reader:
-        shape = tuple(n if s else 1 for n, s in zip(ref.shape, ref.view.strides, strict=True))
-        key = (ref.root, ref.view, shape)
-        if key not in self.memories:
-            memory = self.memories[key] = _Memory(TT(shape, type.dtype))
-            memory.writers.append((self._load(ref.root, ref.view, shape), identity(shape)))
-        dense = row_major(shape)
-        strides = tuple(d if s or n == 1 else 0 for n, s, d in zip(ref.shape, ref.view.strides, dense, strict=True))
-        return self._reader(self.memories[key], View(0, strides), type)
-
-    def _reader(self, memory: _Memory, view: View, type: TT) -> _Reader:
-        reader = _Reader(memory, view, type)
-        memory.readers.append(reader)
-        return reader
-
-    def _load(self, root: SSAValue, view: View, shape: tuple[int, ...]) -> _Source:
-        key = (root, view, shape)
-        if key not in self.loads:
-            self.loads[key] = _Source(TT(shape, tt(root).dtype), root, view)
-        return self.loads[key]
-
-    def _root_memory(self, root: SSAValue) -> _Memory:
-        if root not in self.memories:
-            memory = self.memories[root] = _Memory(tt(root))
-            self._write(root, identity(tt(root).shape), memory, top=True)
-        return self.memories[root]
-
-    def store(self, value: SSAValue) -> None:
-        """Plan `value` as a result of the section."""
-        if value in self.scattered or value in self.stores:
-            return
-        memory = self.stores[value] = _Memory(tt(value))
-        self._write(value, identity(tt(value).shape), memory)  # off-chip memory has no fill: a pad is copied
-
-    def _write(self, value: SSAValue, view: View, memory: _Memory, top: bool = False) -> None:
-        """Let the elements of `value` be written into `memory` through `view`."""
-        op = producer(value)
-        if value in self.sources:
-            memory.writers.append((self.sources[value], view))
-            return
-        if op is None or not is_movement(op):
-            shape = tt(value).shape
-            memory.writers.append((self._load(value, identity(shape), shape), view))
-            return
-        attrs = attributes_of(op)
-        match op.name:
-            case "tensor.transpose":
-                strides = [0] * len(attrs["perm"])
-                for to, source in enumerate(attrs["perm"]):
-                    strides[source] = view.strides[to]
-                self._write(op.operands[0], View(view.offset, tuple(strides)), memory, top)
-                return
-            case "tensor.reshape":
-                below = tt(op.operands[0]).shape
-                found = reshape_strides(tt(value).shape, view.strides, below)
-                if found is not None:
-                    self._write(op.operands[0], View(view.offset, found), memory, top)
-                    return
-            case "tensor.concat":
-                axis = attrs["axis"] % len(tt(value).shape)
-                at = view.offset
-                for part in op.operands:
-                    self._write(part, View(at, view.strides), memory)
-                    at += tt(part).shape[axis] * view.strides[axis]
-                return
-            case "tensor.pad" if top:
-                low = attrs["lo"]
-                memory.fill = float(attrs.get("value", 0.0))
-                at = view.offset + sum(n * s for n, s in zip(low, view.strides, strict=True))
-                self._write(op.operands[0], View(at, view.strides), memory)
-                return
-            case _:
-                pass
-        self._copy(value, view, memory, op.location)
-
-    def _copy(self, value: SSAValue, view: View, memory: _Memory, location: Location) -> None:
-        ref = resolve(value, lambda v: v is not value and self.is_root(v))
-        if self._is_external(ref.root) and all(s for n, s in zip(ref.shape, ref.view.strides, strict=True) if n > 1):
-            memory.writers.append((self._load(ref.root, ref.view, ref.shape), view))
-            return
-        reader = self._read(ref, tt(value))
-        source = _Source(tt(value))
-        self.nodes.append(_Node("stage", (), [reader], (value,), [source], location))
-        memory.writers.append((source, view))
-
-    # -- writing -------------------------------------------------------------------------------------------------
-
-    def write(
-        self, outside: Callable[[SSAValue], SSAValue], results: Sequence[SSAValue], location: Location
-    ) -> SectionOp:
-        """The section op; `outside` gives the new values of externals, `results` the values it must return."""
-        externals = list(
-            dict.fromkeys(
-                [s.external for s in self.loads.values() if s.external is not None]
-                + [n.table for n in self.nodes if n.table is not None]
-            )
-        )
-        self.block = Block(arg_types=[v.type for v in externals])
-        self.inside = dict(zip(externals, self.block.args, strict=True))
-        self.names: dict[str, int] = {}
-        self.scatter_results: dict[SSAValue, SSAValue] = {}
-        for node in self.nodes:
-            self._write_node(node)
-        values: list[SSAValue] = []
-        for value in results:
-            if value in self.scatter_results:
-                values.append(self.scatter_results[value])
-                continue
-            memory = self.stores[value]
-            streams = [self._stream(source) for source, _ in memory.writers]
-            op = StoreOp(streams, [view for _, view in memory.writers], ir_type(memory.type))
-            self._add(op, _where(value, location))
-            values.append(op.tensor)
-        self.block.add_op(YieldOp(values))
-        self.block.last_op.location = location  # pyright: ignore[reportOptionalMemberAccess]
-        section = SectionOp(self.name, [outside(v) for v in externals], [v.type for v in values], Region(self.block))
-        section.location = location
-        return section
-
-    def _add(self, op: Operation, location: Location) -> None:
-        op.location = location
-        self.block.add_op(op)
-
-    def _stream(self, source: _Source) -> SSAValue:
-        if source.stream is None:
-            assert source.external is not None and source.view is not None, "a node writes its streams before use"
-            op = LoadOp(self.inside[source.external], source.view, StreamType.of(source.type))
-            self._add(op, _where(source.external, None))
-            source.stream = op.out
-        return source.stream
-
-    def _input(self, reader: _Reader, location: Location) -> SSAValue:
-        memory = reader.memory
-        if not memory.made:
-            memory.made = True
-            op = BufferOp(
-                [self._stream(source) for source, _ in memory.writers],
-                [view for _, view in memory.writers],
-                memory.type.shape,
-                [StreamType.of(r.type) for r in memory.readers],
-                [r.view for r in memory.readers],
-                memory.fill,
-            )
-            made_by = [v.owner.location for v in op.ins if isinstance(v.owner, Operation)]
-            self._add(op, locations.fuse(made_by) if any(map(locations.is_known, made_by)) else location)
-            for r, out in zip(memory.readers, op.outs, strict=True):
-                r.stream = out
-        assert reader.stream is not None
-        return reader.stream
-
-    def _write_node(self, node: _Node) -> None:
-        streams = [self._input(reader, node.location) for reader in node.inputs]
-        if node.kind == "gather":
-            assert node.table is not None
-            op = GatherOp(self.inside[node.table], streams[0], StreamType.of(node.outputs[0].type))
-            self._add(op, node.location)
-            node.outputs[0].stream = op.out
-            return
-        if node.kind == "scatter":
-            assert node.table is not None and node.result is not None
-            op = ScatterOp(self.inside[node.table], streams[0], streams[1])
-            self._add(op, node.location)
-            self.scatter_results[node.result] = op.tensor
-            return
-        block = Block(arg_types=[ir_type(r.type) for r in node.inputs])
-        mapping: dict[SSAValue, SSAValue] = dict(zip(node.operands, block.args, strict=True))
-        out: list[SSAValue] = []
-        for op in node.ops:
-            for value in op.operands:
-                if value not in mapping:
-                    constant = producer(value)
-                    assert constant is not None
-                    copy = constant.clone()
-                    copy.location = op.location
-                    block.add_op(copy)
-                    mapping[value] = copy.results[0]
-            copy = op.clone(mapping)
-            block.add_op(copy)
-            out = list(copy.results)
-        block.add_op(YieldOp(out or [block.args[0]]))
-        block.last_op.location = node.location  # pyright: ignore[reportOptionalMemberAccess]
-        stem = node.ops[0].name.removeprefix("tensor.") if node.ops else "copy"
-        number = self.names[stem] = self.names.get(stem, -1) + 1
-        stage = StageOp(f"{stem}_{number}", streams, [StreamType.of(s.type) for s in node.outputs], Region(block))
-        self._add(stage, node.location)
-        for source, stream in zip(node.outputs, stage.outs, strict=True):
-            source.stream = stream
-
-
-def _where(value: SSAValue, default: Location | None) -> Location:
-    op = producer(value)
-    if op is not None and locations.is_known(op.location):
-        return op.location
-    if default is not None:
-        return default
-    hint = value.name_hint or ""
-    return locations.named(hint or "argument")
-
-
-def _ends_section(op: Operation) -> bool:
-    return _is_call(op) or isinstance(op, func.ReturnOp)
-
-
-def _is_call(op: Operation) -> bool:
-    return isinstance(op, func.CallOp)
-
-
-def _kept_outside(value: SSAValue) -> bool:
-    """Whether a moved value stays a view between sections: dense in its base, or blocks of a dense concatenation."""
-    op = producer(value)
-    if op is None or not is_movement(op):
-        return True
-    if op.name == "tensor.concat":
-        axis = attributes_of(op)["axis"] % len(tt(value).shape)
-        if prod(tt(value).shape[:axis]) != 1:
-            return False
-        parts = [resolve(v) for v in op.operands]
-        roots = [r.root for r in parts]
-        return len(set(roots)) == len(roots) and all(
-            r.contiguous and prod(r.shape) == tt(r.root).elements and _is_section_made(r.root) for r in parts
-        )
-    ref = resolve(value)
-    return ref.contiguous and not is_movement_value(ref.root)
-
-
-def _is_part(value: SSAValue) -> bool:
-    """Whether a moved value is less than all of its base: a caller may want it where the base is not."""
-    ref = resolve(value)
-    return is_movement_value(value) and prod(ref.shape) != tt(ref.root).elements
-
-
-def is_movement_value(value: SSAValue) -> bool:
+def _moves(value: SSAValue) -> bool:
     """Whether a value is made by a movement op."""
     op = producer(value)
     return op is not None and is_movement(op)
 
 
-def _is_section_made(value: SSAValue) -> bool:
-    op = producer(value)
-    return op is not None and not isinstance(op, WeightOp | ConstantOp)
+def _ends_section(op: Operation) -> bool:
+    return isinstance(op, func.CallOp | func.ReturnOp)
 
 
 class _Function:
     """Rewrites one function: compute ops between calls gather into sections."""
 
-    def __init__(self, function: func.FuncOp, module: ModuleOp) -> None:
+    def __init__(self, function: func.FuncOp, module: ModuleOp, ownership: Ownership) -> None:
         self.function = function
         self.module = module
+        self.ownership = ownership
         self.name = function.sym_name.data
+        self.block = function.body.block
 
     def run(self) -> None:
-        block = self.function.body.block
-        ops = list(block.ops)
-        self.segments: list[list[Operation]] = [[]]
-        barriers: list[Operation] = []
-        written: set[SSAValue] = set()  # states written in the open section: what reads them comes after it
-        for op in ops:
-            if _is_call(op) or isinstance(op, func.ReturnOp):
-                barriers.append(op)
-                self.segments.append([])
-                written.clear()
-            elif not isinstance(op, WeightOp | ConstantOp) and not is_movement(op):
-                if written and any(b in written for v in op.operands for b in bases(v)):
-                    barriers.append(op)
-                    self.segments.append([])
-                    written.clear()
-                self.segments[-1].append(op)
-                if is_state_write(op):
-                    written.add(op.results[0])
-        self.of: dict[Operation, int] = {op: i for i, part in enumerate(self.segments) for op in part}
-        exports: list[dict[SSAValue, None]] = [{} for _ in self.segments]
-        sinks: dict[SSAValue, int] = {}
-        for i, part in enumerate(self.segments):
-            for op in part:
+        """Rewrite it."""
+        self.claimed: dict[SSAValue, SSAValue] = {}  # values and whose memory they are written into
+        self.copied: set[SSAValue] = set()  # results that must not share memory with what they are views of
+        if self.name != "main":
+            self._settle_results()
+        self.ops = list(self.block.ops)
+        self.segments = self._cut()
+        self.home = {op: segment for segment in self.segments for op in segment.ops}
+        for segment in self.segments:
+            for op in segment.ops:
                 for value in op.operands:
-                    self._export_bases(value, i, exports)
-        private = self.name != "main"
-        for i, op in enumerate(barriers):
-            for value in op.operands if _ends_section(op) else ():
-                returned = private and isinstance(op, func.ReturnOp)
-                if _kept_outside(value) and not (returned and _is_part(value)):
-                    self._export_bases(value, -1, exports)
-                elif value not in sinks:
-                    sinks[value] = i
-                    self._export_bases(value, i, exports)
-                    exports[i][value] = None
-        self._rewrite(block, ops, barriers, exports)
+                    self._export_bases(value, segment)
+        for segment in self.segments:
+            if segment.end is not None:
+                for value in segment.end.operands:
+                    self._export(value, segment)
+        self._rewrite()
 
-    def _export_bases(self, value: SSAValue, segment: int, exports: list[dict[SSAValue, None]]) -> None:
+    def _settle_results(self) -> None:
+        """Copy what a private function returns of its arguments, so that no result of a call shares memory with an
+        operand; and note which results callers may want somewhere."""
+        last = self.block.last_op
+        assert last is not None
+        for i, value in enumerate(last.operands):
+            if any(isinstance(base, BlockArgument) for base in bases(value)):
+                copy = create("tensor.reshape", [value], {"shape": tt(value).shape}, where(value))
+                self.block.insert_op_before(copy, last)
+                last.operands[i] = copy.results[0]
+                self.copied.add(copy.results[0])
+            elif (ref := all_of(value)) is not None:
+                self.claimed[ref.root] = value
+
+    # -- cutting -------------------------------------------------------------------------------------------------
+
+    def _cut(self) -> list[_Segment]:
+        """The segments of the function. Calls end one, and so does a row write before an op that reads the result, or
+        after an op that reads the rows that it replaces."""
+        segments = [_Segment()]
+        for op in self.ops:
+            if _ends_section(op):
+                if self._reads_written(op, segments[-1]):
+                    segments.append(_Segment())
+                segments[-1].end = op
+                segments.append(_Segment())
+            elif not isinstance(op, WeightOp | ConstantOp) and not is_movement(op):
+                if self._reads_written(op, segments[-1]):
+                    segments.append(_Segment())
+                if is_row_write(op):
+                    self._plan_write(op, segments)
+                segments[-1].ops.append(op)
+        return segments
+
+    def _reads_written(self, op: Operation, segment: _Segment) -> bool:
+        written = {w.results[0] for w in (*segment.in_place, *segment.copies)}
+        return any(base in written for value in op.operands for base in bases(value))
+
+    def _plan_write(self, op: Operation, segments: list[_Segment]) -> None:
+        """Decide whether rows are written in place, into a copy off chip, or (what the open section makes) on chip."""
+        data = op.operands[0]
+        ref = all_of(data)
+        if ref is None or _moves(ref.root) or producer(ref.root) in segments[-1].ops:
+            return
+        if not self.ownership.may_overwrite(ref.root, op):
+            segments[-1].copies[op] = data
+            return
+        if any(ref.root in bases(value) for other in segments[-1].ops for value in other.operands):
+            segments.append(_Segment())
+        segments[-1].in_place[op] = data
+
+    # -- what crosses sections -----------------------------------------------------------------------------------
+
+    def _export_bases(self, value: SSAValue, segment: _Segment | None) -> None:
+        """Let the sections that make the bases of a value store them, but `segment`, which has them."""
         for base in bases(value):
-            op = producer(base)
-            if op in self.of and self.of[op] != segment:
-                exports[self.of[op]][base] = None
+            home = self.home.get(producer(base))  # pyright: ignore[reportArgumentType, reportCallIssue]
+            if home is not None and home is not segment:
+                home.exports[base] = None
 
-    def _constant_to_weight(self, op: ConstantOp, number: int) -> None:
-        """A constant that memory holds (a unit's body holds scalars only) becomes a weight made by a recipe."""
-        key = f"constant|{self.name}|{number}"
-        copy = op.clone()
-        made = recipe(key, [copy], copy.result, op.location)
-        self.module.body.block.insert_ops_before([made], self.function)
-        made_weight = weight(key, tt(op.result), op.location)
-        assert (block := op.parent_block()) is not None
-        block.insert_op_before(made_weight, op)
-        op.result.replace_all_uses_with(made_weight.result)
-        op.detach()
-        op.erase()
+    def _export(self, value: SSAValue, segment: _Segment) -> None:
+        """Make an operand of a call or return available: as a view of what lies off chip, or stored by the section
+        before."""
+        if self._stays_outside(value):
+            self._export_bases(value, None)
+        else:
+            self._export_bases(value, segment)
+            segment.exports[value] = None
 
-    def _rewrite(
-        self,
-        block: Block,
-        ops: list[Operation],
-        barriers: list[Operation],
-        exports: list[dict[SSAValue, None]],
-    ) -> None:
-        mapped: dict[SSAValue, SSAValue] = {a: a for a in block.args}
-        new: list[Operation] = []
-        for op in ops:
+    def _stays_outside(self, value: SSAValue) -> bool:
+        """Whether a value is a dense view of something off chip, or a concatenation whose parts are written where they
+        belong."""
+        if value in self.copied:
+            return False
+        if not _moves(value):
+            return True
+        parts = self._parts(value)
+        if parts is not None:
+            roots = [resolve(part).root for part in parts]
+            if any(self.claimed.get(root, value) is not value for root in roots):
+                return False
+            self.claimed.update(dict.fromkeys(roots, value))
+            return True
+        ref = resolve(value)
+        return ref.contiguous and not _moves(ref.root)
+
+    def _parts(self, value: SSAValue) -> list[SSAValue] | None:
+        """The parts of a concatenation of blocks, each all of a value that can be made where it belongs; else None."""
+        op = producer(value)
+        if op is None or op.name != "tensor.concat":
+            return None
+        shape = tt(value).shape
+        refs = [all_of(part) for part in op.operands]
+        roots = [ref.root for ref in refs if ref is not None and self.ownership.placeable(ref.root)]
+        blocks = prod(shape[: attributes_of(op)["axis"] % len(shape)]) == 1
+        return list(op.operands) if blocks and len(set(roots)) == len(refs) else None
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def _rewrite(self) -> None:
+        self.mapped: dict[SSAValue, SSAValue] = {a: a for a in self.block.args}
+        self.new: list[Operation] = []
+        for op in self.ops:
             if isinstance(op, WeightOp | ConstantOp):
-                copy = op.clone()
-                mapped[op.results[0]] = copy.results[0]
-                new.append(copy)
-
-        def outside(value: SSAValue) -> SSAValue:
-            if value not in mapped:
-                op = producer(value)
-                assert op is not None and is_movement(op), f"{self.name}: {op} is not available between sections"
-                for operand in op.operands:
-                    outside(operand)
-                copy = op.clone(mapped)
-                new.append(copy)
-            return mapped[value]
-
+                self._add(op.clone(), op)
         number = 0
-        for i, barrier in enumerate(barriers):
-            if self.segments[i] or exports[i]:
-                number = self._section(i, number, mapped, outside, new, exports[i])
-            if not _ends_section(barrier):
-                continue  # a compute op that reads a state: it only parts the sections
-            for value in barrier.operands:
-                outside(value)
-            new.append(barrier.clone(mapped))
-        for op in reversed(ops):
+        for segment in self.segments:
+            if segment.ops or segment.exports:
+                self._section(segment, f"{self.name}_{number}")
+                number += 1
+            if segment.end is not None:
+                for value in segment.end.operands:
+                    self._outside(value)
+                self._add(segment.end.clone(self.mapped), segment.end)
+        for op in reversed(self.ops):
             op.detach()
-        for op in reversed(ops):
+        for op in reversed(self.ops):
             op.drop_all_references()
-        block.add_ops(new)
-        constants = 0
-        for op in new:
-            if isinstance(op, WeightOp | ConstantOp) and op.results[0].first_use is None:
+        self.block.add_ops(self.new)
+        self._settle_constants()
+
+    def _add(self, copy: Operation, op: Operation) -> None:
+        self.new.append(copy)
+        self.mapped.update(zip(op.results, copy.results, strict=True))
+
+    def _outside(self, value: SSAValue) -> SSAValue:
+        """The new value for an old one that lies off chip, or is a view of one that does."""
+        if value not in self.mapped:
+            op = producer(value)
+            assert op is not None and is_movement(op), f"{self.name}: {op} is not available between sections"
+            for operand in op.operands:
+                self._outside(operand)
+            self._add(op.clone(self.mapped), op)
+        return self.mapped[value]
+
+    def _section(self, segment: _Segment, name: str) -> None:
+        tables = dict(segment.in_place)
+        for i, (op, data) in enumerate(segment.copies.items()):
+            plan = SectionPlan(f"{name}_copy{i}", (), {})
+            plan.store(data)
+            copy = plan.write(self._outside, [data], op.location)
+            self.new.append(copy)
+            tables[op] = copy.outs[0]
+            self.mapped[copy.outs[0]] = copy.outs[0]
+        plan = SectionPlan(name, segment.ops, tables)
+        for op in segment.ops:
+            plan.compute(op)
+        for value in segment.exports:
+            plan.store(value)
+        origins = [op.location for op in segment.ops] or [where(value) for value in segment.exports]
+        made = plan.write(self._outside, list(segment.exports), locations.fuse(origins))
+        self.new.append(made)
+        self.mapped.update(zip(segment.exports, made.outs, strict=True))
+
+    def _settle_constants(self) -> None:
+        """Constants that memory holds (a unit's body holds scalars only) become weights made by recipes; what nothing
+        reads goes."""
+        count = 0
+        for op in list(self.block.ops):
+            if not isinstance(op, WeightOp | ConstantOp):
+                continue
+            if op.result.first_use is not None and isinstance(op, ConstantOp):
+                key = f"constant|{self.name}|{count}"
+                count += 1
+                copy = op.clone()
+                self.module.body.block.insert_op_before(recipe(key, [copy], copy.result, op.location), self.function)
+                made = weight(key, tt(op.result), op.location)
+                self.block.insert_op_before(made, op)
+                op.result.replace_all_uses_with(made.result)
+            if op.result.first_use is None:
                 op.detach()
                 op.erase()
-            elif isinstance(op, ConstantOp):
-                self._constant_to_weight(op, constants)
-                constants += 1
-
-    def _section(
-        self,
-        i: int,
-        number: int,
-        mapped: dict[SSAValue, SSAValue],
-        outside: Callable[[SSAValue], SSAValue],
-        new: list[Operation],
-        exports: dict[SSAValue, None],
-    ) -> int:
-        section = _Section(f"{self.name}_{number}", set(self.segments[i]))
-        for op in self.segments[i]:
-            section.compute(op)
-        for value in exports:
-            section.store(value)
-        where = locations.fuse(op.location for op in self.segments[i])
-        made = section.write(outside, list(exports), where)
-        new.append(made)
-        mapped.update(zip(exports, made.outs, strict=True))
-        return number + 1
 
 
 @dataclass(frozen=True)
@@ -568,7 +255,8 @@ class ConvertTensorToDataflowPass(Pass):
     Assumes static shapes. Every compute op becomes one stage on whole tensors (tiling comes later); the ops between two
     calls form one section. Movement ops (reshape, transpose, slice, broadcast, concat, pad, split) are folded into the
     views of loads, stores and buffers; where no view expresses one, a copying stage is put in. A gather of rows of an
-    off-chip table stays off chip.
+    off-chip table stays off chip. Rows that are replaced at run-time indices are written in place where nothing reads
+    the old ones and the memory is the program's own, else into a copy.
 
         %1 = tensor.transpose %0 {perm = array<i64: 1, 0>} …     =>   %b = dataflow.buffer %s [… at 0 [8, 1]] … to
         %2 = tensor.add %1, %x …                                       [… at 0 [1, 8]] …
@@ -579,6 +267,13 @@ class ConvertTensorToDataflowPass(Pass):
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         functions = [op for op in module.body.block.ops if isinstance(op, func.FuncOp) and op.body.blocks]
+        found = Collector()
         for function in functions:
-            _Function(function, module).run()
+            settle_empty(function.body.block, found)
+            drop_unused(function.body.block)
+        found.raise_if_any()
+        ownership = Ownership(module)
+        rewrites = [_Function(function, module, ownership) for function in functions]
+        for rewrite in rewrites:
+            rewrite.run()
         return bool(functions)

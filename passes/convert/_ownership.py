@@ -1,0 +1,109 @@
+"""Whose memory is whose: what may be written in place, and what can be told where to write its result."""
+
+from __future__ import annotations
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from headrace.dialects.tensor.base import attributes_of, tt
+from headrace.dialects.tensor.program import signature
+from headrace.dialects.tensor.storage import ConstantOp, WeightOp
+from headrace.passes.analysis.views import Ref, bases, is_movement, producer, resolve
+
+
+def is_row_write(op: Operation) -> bool:
+    """Whether an op replaces rows of a tensor at run-time indices: `scatter_nd` with one index per row of dim 0."""
+    if op.name != "tensor.scatter_nd" or attributes_of(op).get("reduction", "none") != "none":
+        return False
+    whole, index, rows = (tt(v).shape for v in op.operands)
+    return len(index) == 2 and index[1] == 1 and rows == (index[0], *whole[1:])
+
+
+def all_of(value: SSAValue) -> Ref | None:
+    """What a value is a dense view of, all of it and in order; None when it is not."""
+    ref = resolve(value)
+    return ref if ref.contiguous and tt(ref.root).elements == tt(value).elements else None
+
+
+class Ownership:
+    """Answers for the values of one module of tensor ops."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        functions = [op for op in module.body.block.ops if isinstance(op, func.FuncOp) and op.body.blocks]
+        self.functions = {f.sym_name.data: f for f in functions}
+        self.calls: dict[str, list[func.CallOp]] = {}
+        for function in functions:
+            for op in function.body.block.ops:
+                if isinstance(op, func.CallOp):
+                    self.calls.setdefault(op.callee.string_value(), []).append(op)
+
+    def may_overwrite(self, root: SSAValue, op: Operation) -> bool:
+        """Whether `op` may write into the memory of `root`, because it is the program's own and nobody reads it later.
+
+        Inputs are the caller's and weights are shared; a state is the program's own, and so is what a section makes.
+        """
+        if self._is_read_by(root, op):
+            return False
+        if isinstance(root, BlockArgument):
+            return self._owns_argument(root)
+        return self._is_fresh(root)
+
+    def _is_read_by(self, root: SSAValue, op: Operation) -> bool:
+        """Whether `op` reads `root` besides overwriting it (by its first operand, or once in a call), or a later op
+        reads it."""
+        direct = sum(root in bases(v) for v in op.operands)
+        if direct > 1:
+            return True
+        later = op.next_op
+        while later is not None:
+            if not is_movement(later) and any(root in bases(v) for v in later.operands):
+                return True
+            later = later.next_op
+        return False
+
+    def _owns_argument(self, argument: BlockArgument) -> bool:
+        function = argument.block.parent_op()
+        assert isinstance(function, func.FuncOp)
+        name = function.sym_name.data
+        if name == "main":
+            names = signature(function)
+            return names.inputs[argument.index] in dict(names.states)
+        calls = self.calls.get(name, [])
+        for call in calls:
+            ref = all_of(call.operands[argument.index])
+            if ref is None or not self.may_overwrite(ref.root, call):
+                return False
+        return bool(calls)
+
+    def _is_fresh(self, value: SSAValue) -> bool:
+        """Whether a value's memory was made for it."""
+        op = producer(value)
+        if op is None or isinstance(op, WeightOp | ConstantOp) or is_movement(op):
+            return False
+        if isinstance(op, func.CallOp):
+            inner = self._returned(op, value)
+            return inner is not None and self._is_fresh(inner)
+        return True
+
+    def placeable(self, value: SSAValue) -> bool:
+        """Whether what makes a value can write it anywhere, so that it may be a part of a larger memory."""
+        op = producer(value)
+        if op is None or isinstance(op, WeightOp | ConstantOp) or is_movement(op) or is_row_write(op):
+            return False
+        if isinstance(op, func.CallOp):
+            inner = self._returned(op, value)
+            return inner is not None and self.placeable(inner)
+        return True
+
+    def _returned(self, call: func.CallOp, result: SSAValue) -> SSAValue | None:
+        """What the callee makes for one result of a call; None when it also serves another result or is a part."""
+        function = self.functions.get(call.callee.string_value())
+        last = function.body.block.last_op if function is not None else None
+        if last is None:
+            return None
+        index = call.results.index(result)  # pyright: ignore[reportArgumentType]
+        ref = all_of(last.operands[index])
+        if ref is None or sum(ref.root in bases(v) for v in last.operands) > 1:
+            return None
+        return ref.root
