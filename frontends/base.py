@@ -18,6 +18,8 @@ from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor.shapes import TT
 
 Shape = tuple[int, ...]
+OperandTypes = tuple[TT | None, ...]
+"""The types of a node's operands; None where one is left out or not known."""
 Status = Literal["supported", "decomposed", "refused"]
 STATUSES: tuple[Status, ...] = ("supported", "decomposed", "refused")
 
@@ -71,13 +73,13 @@ class ImportResult:
 class Coverage:
     """Collects what became of each node, in model order; `rows` groups them by op, status and reason."""
 
-    _seen: dict[tuple[str, Status, str], list[tuple[str, str]]] = field(
-        default_factory=dict[tuple[str, Status, str], list[tuple[str, str]]]
+    _seen: dict[tuple[str, Status, str], list[tuple[str, OperandTypes]]] = field(
+        default_factory=dict[tuple[str, Status, str], list[tuple[str, OperandTypes]]]
     )
 
-    def add(self, op_type: str, node: str, status: Status, reason: str = "", shapes: str = "") -> None:
-        """Record one node."""
-        self._seen.setdefault((op_type, status, reason), []).append((node, shapes))
+    def add(self, op_type: str, node: str, status: Status, reason: str = "", operands: OperandTypes = ()) -> None:
+        """Record one node and the types of its operands, where they are known."""
+        self._seen.setdefault((op_type, status, reason), []).append((node, operands))
 
     def rows(self) -> tuple[CoverageRow, ...]:
         """One row per (op, status, reason); refused ones first, then by op."""
@@ -88,11 +90,15 @@ class Coverage:
                 status,
                 reason,
                 tuple(node for node, _ in nodes),
-                tuple(dict.fromkeys(shapes for _, shapes in nodes if shapes)),
+                tuple(_types_text(operands) for operands in dict.fromkeys(x for _, x in nodes) if operands),
             )
             for (op_type, status, reason), nodes in self._seen.items()
         ]
         return tuple(sorted(rows, key=lambda row: (-STATUSES.index(row.status), row.op_type, row.reason)))
+
+
+def _types_text(operands: OperandTypes) -> str:
+    return ", ".join("-" if type is None else str(type) for type in operands)
 
 
 def coverage_text(rows: Sequence[CoverageRow], most: int = 3) -> str:

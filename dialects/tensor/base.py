@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache, wraps
+from typing import Any, TypeVar, cast
 
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import (
@@ -17,34 +17,49 @@ from xdsl.dialects.builtin import (
     UnknownLoc,
 )
 from xdsl.interfaces import HasCanonicalizationPatternsInterface
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.irdl import AnyAttr, IRDLOperation
 from xdsl.pattern_rewriter import RewritePattern
 from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.locations import Location
-from headrace.dialects.tensor import shapes
+from headrace.dialects.tensor import op_class, shapes
 from headrace.dialects.tensor.shapes import TT, ShapeError
 
 AnyTensor = TensorType.constr(AnyAttr())
 
 
+MOST_REMEMBERED = 1 << 16
+T = TypeVar("T")
+
+
+def by_identity(function: Callable[[Attribute], T]) -> Callable[[Attribute], T]:
+    """Remember what a function gave for an attribute, by the identity of the attribute: hashing one costs more than
+    most of what is asked about it."""
+    seen: dict[int, tuple[Attribute, T]] = {}  # each entry keeps its attribute alive, and so its identity
+
+    @wraps(function)
+    def remembered(attribute: Attribute) -> T:
+        entry = seen.get(id(attribute))
+        if entry is None:
+            if len(seen) >= MOST_REMEMBERED:
+                seen.clear()
+            entry = seen[id(attribute)] = (attribute, function(attribute))
+        return entry[1]
+
+    return remembered
+
+
 def tt(value: SSAValue | Attribute) -> TT:
     """The plain tensor type of an SSA value or IR type; `ShapeError` when it is not a static tensor we know."""
-    found = value.type if isinstance(value, SSAValue) else value
-    seen = _seen.get(id(found))
-    if seen is None or seen[0] is not found:
-        if len(_seen) > 1 << 16:
-            _seen.clear()
-        seen = _seen[id(found)] = (found, _plain(found))
-    return seen[1]
+    kind = type(value)  # asked first: isinstance of an abstract class is slow
+    if kind is OpResult or kind is BlockArgument or isinstance(value, SSAValue):
+        return _plain(cast("SSAValue", value).type)
+    return _plain(value)
 
 
-_seen: dict[int, tuple[Attribute, TT]] = {}
-"""Types met, by identity (hashing a tensor type costs more than reading it); each entry keeps its type alive."""
-
-
+@by_identity
 def _plain(found: Attribute) -> TT:
     if not isinstance(found, TensorType):
         raise ShapeError(f"expected a tensor, found {found}")
@@ -58,7 +73,7 @@ def _plain(found: Attribute) -> TT:
         raise ShapeError(f"unsupported element type {type.get_element_type()}") from None
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=MOST_REMEMBERED)
 def ir_type(type: TT) -> TensorType[Any]:
     """The IR tensor type of a plain one."""
     return TensorType(dtypes.to_ir(type.dtype), type.shape)
@@ -67,12 +82,12 @@ def ir_type(type: TT) -> TensorType[Any]:
 def to_attribute(value: Any) -> Attribute:
     """A plain attribute value as an IR attribute: bool → i1, int → i64, float → f64, str, tuple of int → array<i64>,
     tuple of float → array<f64>."""
-    if isinstance(value, int | float | str | tuple):
+    if type(value) in (bool, int, float, str, tuple):
         return _attribute(value, repr(value))  # 1, 1.0 and True are equal, their texts are not
     return _attribute.__wrapped__(value, "")
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=MOST_REMEMBERED)
 def _attribute(value: Any, text: str) -> Attribute:
     match value:
         case Attribute():
@@ -96,7 +111,7 @@ def _attribute(value: Any, text: str) -> Attribute:
             raise TypeError(f"no IR attribute for {value!r}")
 
 
-@lru_cache(maxsize=1 << 16)
+@by_identity
 def from_attribute(attribute: Attribute) -> Any:
     """The plain value of an IR attribute; attributes without one (types, dense constants) stay as they are."""
     match attribute:
@@ -144,11 +159,16 @@ class TensorOp(IRDLOperation, HasCanonicalizationPatternsInterface):
 def attributes_of(op: Operation) -> dict[str, Any]:
     """Properties of a tensor op as plain values, defaults filled in."""
     values = {name: from_attribute(value) for name, value in op.properties.items()}
-    for name, definition in type(op).get_irdl_definition().properties.items():  # pyright: ignore
-        default = cast("Attribute | None", getattr(definition, "default_value", None))
-        if name not in values and default is not None:
+    for name, default in _properties(cast("type[IRDLOperation]", type(op))).items():
+        if default is not None and name not in values:
             values[name] = from_attribute(default)
     return values
+
+
+@cache
+def _properties(cls: type[IRDLOperation]) -> dict[str, Attribute | None]:
+    """The properties of an op class in order, with their defaults."""
+    return {name: getattr(x, "default_value", None) for name, x in cls.get_irdl_definition().properties.items()}
 
 
 def create(
@@ -161,15 +181,12 @@ def create(
 
     `attrs` are plain values; those left out take the op's default.
     """
-    from headrace.dialects.tensor import op_class
-
     cls = op_class(name)
     given = {key: to_attribute(value) for key, value in (attrs or {}).items()}
     properties: dict[str, Attribute] = {}
     plain: dict[str, Any] = {}
-    for key, definition in cls.get_irdl_definition().properties.items():
-        default = getattr(definition, "default_value", None)
-        value = given.pop(key, default)
+    for key, default in _properties(cls).items():
+        value = given.pop(key, default) if given else default
         if value is not None:
             properties[key] = value
             plain[key] = from_attribute(value)

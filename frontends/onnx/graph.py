@@ -29,37 +29,50 @@ Source = Any  # a path, or an onnx.ModelProto
 
 @dataclass(slots=True)
 class NodeSpec:
-    """A node to be imported, its name made up when the model has none."""
+    """A node to be imported, its name made up when the model has none. Reading protobuf is slow: it is done once."""
 
-    proto: Any
     name: str
-    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+    kind: str
+    """The op type without its domain."""
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+
+    @staticmethod
+    def of(proto: Any, prefix: str, index: int) -> NodeSpec:
+        """Node `index` of a graph or function, its name behind `prefix`."""
+        kind, name, domain, inputs, outputs = proto.op_type, proto.name, proto.domain, proto.input, proto.output
+        attributes = {a.name: a for a in proto.attribute}
+        _check_text(kind, name, domain, *inputs, *outputs, *attributes)
+        name = prefix + (name or f"{kind}_{index}")
+        return NodeSpec(name, kind, domain, tuple(inputs), tuple(outputs), attributes)
 
     @property
     def op_type(self) -> str:
         """The op type as users write it: with its domain unless that is the standard one."""
-        domain = self.proto.domain
-        return self.proto.op_type if domain in STANDARD else f"{domain}.{self.proto.op_type}"
+        return self.kind if self.domain in STANDARD else f"{self.domain}.{self.kind}"
 
     @property
     def graphs(self) -> list[Any]:
         """The graphs among its attributes (branches, loop bodies)."""
         return [a.g for a in self.attributes.values() if a.type == GRAPH_ATTRIBUTE]
 
-    def needs(self) -> Iterator[str]:
+    def needs(self) -> list[str]:
         """Names of the values it uses, those of the graphs inside it included."""
-        yield from (name for name in self.proto.input if name)
-        for graph in self.graphs:
-            yield from _captured(graph)
+        found = [name for name in self.inputs if name]
+        if self.attributes:
+            for graph in self.graphs:
+                found += _captured(graph)
+        return found
 
 
 def _captured(graph: Any) -> Iterator[str]:
     """Names that a graph inside a node takes from outside."""
     inside = {x.name for x in (*graph.input, *graph.initializer)}
     inside |= {name for node in graph.node for name in node.output}
-    for node in graph.node:
-        spec = NodeSpec(node, node.name, {a.name: a for a in node.attribute})
-        yield from (name for name in spec.needs() if name not in inside)
+    for index, node in enumerate(graph.node):
+        yield from (name for name in NodeSpec.of(node, "", index).needs() if name not in inside)
     yield from (x.name for x in graph.output if x.name not in inside)
 
 
@@ -183,6 +196,8 @@ def _symbol(name: str) -> str | None:
 
 def _check_text(*names: Any) -> None:
     """Refuse names that are not text: protobuf gives bytes for those."""
+    if {type(name) for name in names} <= {str}:
+        return
     for name in names:
         if not isinstance(name, str):
             raise CompileError("bad-onnx-file", f"the name {name!r} is not UTF-8 text", fix="export the model again")
@@ -195,14 +210,13 @@ def expand(
     nodes: list[NodeSpec] = []
     sizes: dict[tuple[str, str], int] = {}
     for index, node in enumerate(protos):
-        _check_text(node.op_type, node.name, node.domain, *node.input, *node.output, *(a.name for a in node.attribute))
-        name = prefix + (node.name or f"{node.op_type}_{index}")
-        spec = NodeSpec(node, name, {a.name: a for a in node.attribute})
-        key = (node.domain, node.op_type)
+        spec = NodeSpec.of(node, prefix, index)
+        key = (spec.domain, spec.kind)
         if key in functions:
             if len(nodes) + _size(key, functions, sizes) > MOST_NODES:
                 why = f"it calls itself, nests deeper than {DEEPEST} or makes more than {MOST_NODES} nodes"
-                raise CompileError("bad-graph", f"function '{spec.op_type}' cannot be inlined", why=why, location=name)
+                what = f"function '{spec.op_type}' cannot be inlined"
+                raise CompileError("bad-graph", what, why=why, location=spec.name)
             _inline(spec, functions, nodes, errors)
         else:
             nodes.append(spec)
@@ -227,19 +241,16 @@ def _size(
 
 def _inline(call: NodeSpec, functions: Mapping[tuple[str, str], Any], nodes: list[NodeSpec], errors: Collector) -> None:
     """Append the body of a model function in place of a call of it: values and nodes are named after the call."""
-    key = (call.proto.domain, call.proto.op_type)
-    function = functions[key]
-    make = wire.protobuf().NodeProto
-    names = dict(zip(function.input, call.proto.input, strict=False))
-    names |= dict.fromkeys(function.input[len(call.proto.input) :], "")
-    names |= {inner: outer for inner, outer in zip(function.output, call.proto.output, strict=False) if outer}
+    function = functions[call.domain, call.kind]
+    names = dict(zip(function.input, call.inputs, strict=False))
+    names |= dict.fromkeys(function.input[len(call.inputs) :], "")
+    names |= {inner: outer for inner, outer in zip(function.output, call.outputs, strict=False) if outer}
+    names[""] = ""
     defaults = {a.name: a for a in function.attribute_proto}
     for index, node in enumerate(function.node):
-        _check_text(node.op_type, node.name, node.domain, *node.input, *node.output, *(a.name for a in node.attribute))
-        name = f"{call.name}/{node.name or f'{node.op_type}_{index}'}"
-        inputs = [names.get(x, f"{call.name}/{x}") if x else "" for x in node.input]
-        outputs = [names.get(x, f"{call.name}/{x}") if x else "" for x in node.output]
-        copy = make(op_type=node.op_type, domain=node.domain, input=inputs, output=outputs)
+        inner = NodeSpec.of(node, f"{call.name}/", index)
+        inputs = tuple(names.get(x, f"{call.name}/{x}") for x in inner.inputs)
+        outputs = tuple(names.get(x, f"{call.name}/{x}") for x in inner.outputs)
         attributes: dict[str, Any] = {}
         for attribute in node.attribute:
             given = attribute
@@ -247,10 +258,10 @@ def _inline(call: NodeSpec, functions: Mapping[tuple[str, str], Any], nodes: lis
                 given = call.attributes.get(attribute.ref_attr_name, defaults.get(attribute.ref_attr_name))
             if given is not None:
                 attributes[attribute.name] = given
-        spec = NodeSpec(copy, name, attributes)
+        spec = NodeSpec(inner.name, inner.kind, inner.domain, inputs, outputs, attributes)
         if spec.graphs:
-            errors.add("unsupported-op", f"{spec.op_type} in a function is not supported", location=name)
-        if (node.domain, node.op_type) in functions:
+            errors.add("unsupported-op", f"{spec.op_type} in a function is not supported", location=spec.name)
+        if (spec.domain, spec.kind) in functions:
             _inline(spec, functions, nodes, errors)
         else:
             nodes.append(spec)
@@ -261,15 +272,13 @@ def ordered(nodes: list[NodeSpec], given: Collection[str], outputs: Sequence[str
     made twice, operands that nothing makes and cycles to `errors`."""
     made: dict[str, int] = dict.fromkeys(given, -1)
     for index, node in enumerate(nodes):
-        for name in node.proto.output:
+        for name in node.outputs:
             if name and name in made:
                 errors.add(
                     "duplicate-name", f"'{name}' is made twice", why="names are unique in a graph", location=node.name
                 )
             elif name:
                 made[name] = index
-    users: list[list[int]] = [[] for _ in nodes]
-    waits = [0] * len(nodes)
     in_order = True
     for index, node in enumerate(nodes):
         for name in node.needs():
@@ -278,15 +287,24 @@ def ordered(nodes: list[NodeSpec], given: Collection[str], outputs: Sequence[str
                 errors.add(
                     "dangling-input", f"nothing makes '{name}', an operand of {node.op_type}", location=node.name
                 )
-            elif maker >= 0:
-                users[maker].append(index)
-                waits[index] += 1
-                in_order = in_order and maker < index
+            elif maker >= index:
+                in_order = False
     for name in outputs:
         if name not in made:
             errors.add("dangling-output", f"nothing makes the output '{name}'", fix=nearest(name, made), location=name)
-    if in_order:
-        return nodes
+    return nodes if in_order else _sorted(nodes, made, errors)
+
+
+def _sorted(nodes: list[NodeSpec], made: Mapping[str, int], errors: Collector) -> list[NodeSpec]:
+    """The nodes, each after those it needs, else in the order they have; `made` says which one makes a value."""
+    users: list[list[int]] = [[] for _ in nodes]
+    waits = [0] * len(nodes)
+    for index, node in enumerate(nodes):
+        for name in node.needs():
+            maker = made.get(name, -1)
+            if maker >= 0:
+                users[maker].append(index)
+                waits[index] += 1
     ready = [i for i, count in enumerate(waits) if count == 0]
     order: list[int] = []
     while ready:

@@ -23,7 +23,7 @@ from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor.base import ir_type
 from headrace.dialects.tensor.program import set_signature
 from headrace.dialects.tensor.shapes import TT, ShapeError
-from headrace.frontends.base import Coverage, CoverageRow, ImportResult, Port, bind_dims, check_states
+from headrace.frontends.base import Coverage, CoverageRow, ImportResult, OperandTypes, Port, bind_dims, check_states
 from headrace.frontends.onnx import ops
 from headrace.frontends.onnx.graph import STANDARD, Graph, NodeSpec, Source, expand, ordered, read
 from headrace.frontends.onnx.node import Builder, Node, Refused, Value, located
@@ -102,23 +102,24 @@ def _refuse_by_table(graph: Graph, coverage: Coverage, errors: Collector) -> Non
 
 def _unsupported(node: NodeSpec) -> tuple[str, str] | None:
     """Why an op type is not supported, and what to do; None when it is."""
-    proto = node.proto
-    if proto.domain not in STANDARD:
-        return f"ops of domain '{proto.domain}' are not known", "export the model with standard ops only"
-    if proto.op_type in ops.table():
+    if node.domain not in STANDARD:
+        return f"ops of domain '{node.domain}' are not known", "export the model with standard ops only"
+    if node.kind in ops.table():
         return None
-    if proto.op_type in REASONS:
-        return REASONS[proto.op_type]
+    if node.kind in REASONS:
+        return REASONS[node.kind]
     return "no conversion for this op", ""
 
 
-def _refuse(node: NodeSpec, refused: Refused, coverage: Coverage, errors: Collector, shapes: str = "") -> None:
+def _refuse(
+    node: NodeSpec, refused: Refused, coverage: Coverage, errors: Collector, operands: OperandTypes = ()
+) -> None:
     what = {
         "unsupported-op": f"{node.op_type} is not supported",
         "bad-shape": f"{node.op_type} has operands that do not fit",
         "dynamic-shape": f"{node.op_type} has a shape that depends on data",
     }.get(refused.code, f"{node.op_type} is not valid")
-    coverage.add(node.op_type, node.name, "refused", refused.why, shapes)
+    coverage.add(node.op_type, node.name, "refused", refused.why, operands)
     errors.add(refused.code, what, why=refused.why, fix=refused.fix, location=node.name)
 
 
@@ -163,47 +164,48 @@ class _Run:
         """Import nodes; their results go to `values`."""
         table = ops.table()
         for spec in nodes:
-            operands = [values.get(name) if name else None for name in spec.proto.input]
-            shapes = ", ".join("-" if x is None else str(x.type) for x in operands)
+            operands = tuple([values.get(name) if name else None for name in spec.inputs])
+            types = tuple([x and x.type for x in operands])
             reason = _unsupported(spec)
             if reason is not None and spec.op_type != "If":
-                _refuse(spec, Refused(*reason), self.coverage, self.errors, shapes)
-                values.update(dict.fromkeys(spec.proto.output))
-            elif any(x is None and name for x, name in zip(operands, spec.proto.input, strict=True)):
+                _refuse(spec, Refused(*reason), self.coverage, self.errors, types)
+                values.update(dict.fromkeys(spec.outputs))
+            elif None in operands and any(x is None and name for x, name in zip(operands, spec.inputs, strict=True)):
                 self.coverage.add(spec.op_type, spec.name, "supported", "operands not known")
-                values.update(dict.fromkeys(spec.proto.output))
+                values.update(dict.fromkeys(spec.outputs))
             else:
-                node = Node(self.builder, spec.proto, spec.name, self.graph.opset, operands, spec.attributes)
-                values.update(self._results(node, spec, values, table.get(spec.proto.op_type), shapes))
+                node = Node(self.builder, spec, self.graph.opset, operands)
+                values.update(self._results(node, spec, values, table.get(spec.kind), types))
 
     def _results(
-        self, node: Node, spec: NodeSpec, values: Values, convert: ops.Convert | None, shapes: str
-    ) -> dict[str, Value | None]:
+        self, node: Node, spec: NodeSpec, values: Values, convert: ops.Convert | None, types: OperandTypes
+    ) -> Mapping[str, Value | None]:
         """The results of one node by name; None for each when it is refused."""
-        nothing: dict[str, Value | None] = {name: None for name in spec.proto.output if name}
-        if not nothing:
+        wanted = [name for name in spec.outputs if name]
+        if not wanted:
             return {}
         try:
             found = self._branch(node, values) if convert is None else convert(node)
             unread = node.unread()
             if unread:
                 raise Refused(f"attribute {', '.join(unread)} is not known")
-            results = [found] if isinstance(found, Value) else list(found)
-            made = {name: x for name, x in zip(spec.proto.output, results, strict=False) if name}
-            missing = [name for name in nothing if name not in made]
-            if missing:
-                raise Refused(f"its result '{missing[0]}' is not supported")
+            results = (found,) if isinstance(found, Value) else found
+            made = {name: x for name, x in zip(spec.outputs, results, strict=False) if name}
+            if len(made) < len(wanted):
+                missing = next(name for name in wanted if name not in made)
+                raise Refused(f"its result '{missing}' is not supported")
         except (Refused, ShapeError) as error:
             refused = error if isinstance(error, Refused) else Refused(str(error), code="bad-shape")
-            _refuse(spec, refused, self.coverage, self.errors, shapes)
-            return nothing
+            _refuse(spec, refused, self.coverage, self.errors, types)
+            return dict.fromkeys(wanted)
         except CompileError as error:
-            self.coverage.add(spec.op_type, spec.name, "refused", error.what, shapes)
+            self.coverage.add(spec.op_type, spec.name, "refused", error.what, types)
             self.errors.diagnostics.extend(located(error, spec.name).diagnostics)
-            return nothing
-        whole = len(node.made) <= 1
-        reason = "" if whole else f"as {', '.join(node.made)}"
-        self.coverage.add(spec.op_type, spec.name, "supported" if whole else "decomposed", reason, shapes)
+            return dict.fromkeys(wanted)
+        if len(node.made) <= 1:
+            self.coverage.add(spec.op_type, spec.name, "supported", "", types)
+        else:
+            self.coverage.add(spec.op_type, spec.name, "decomposed", f"as {', '.join(node.made)}", types)
         for name, value in made.items():
             if value is not None and value.ssa is None and value.ref is None:
                 value.name = name

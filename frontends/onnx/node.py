@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from headrace.dialects import tensor
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.locations import Location, named, text
 from headrace.dialects.support.weights import WeightStore
-from headrace.dialects.tensor import shapes, storage
-from headrace.dialects.tensor.base import from_attribute
+from headrace.dialects.tensor import op_class, shapes, storage
+from headrace.dialects.tensor.base import create, from_attribute, tt
 from headrace.dialects.tensor.shapes import TT, ShapeError
 from headrace.frontends.onnx.tensors import ExternalFiles, TensorRef, dtype_of, tensor_ref
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from headrace.frontends.onnx.graph import NodeSpec
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -113,7 +114,7 @@ class Builder:
         found = self._defaults.get(name)
         if found is None:
             found = {}
-            for key, definition in tensor.op_class(name).get_irdl_definition().properties.items():
+            for key, definition in op_class(name).get_irdl_definition().properties.items():
                 default = getattr(definition, "default_value", None)
                 if default is not None:
                     found[key] = from_attribute(default)
@@ -130,7 +131,7 @@ class Builder:
                 return found
         op = self._create(name, operands, attrs, location)
         self.block.add_op(op)
-        return tuple(Value(value_name, tensor.tt(r), location, r) for r in op.results)
+        return tuple(Value(value_name, tt(r), location, r) for r in op.results)
 
     def _put_off(
         self, name: str, operands: Sequence[Value], attrs: Mapping[str, Any], location: Location, value_name: str
@@ -199,7 +200,7 @@ class Builder:
     def _create(self, name: str, operands: Sequence[Value], attrs: Mapping[str, Any], location: Location) -> Operation:
         given = [self.ssa(x) for x in operands]
         try:
-            return tensor.create(name, given, attrs, location)
+            return create(name, given, attrs, location)
         except (ValueError, OverflowError) as error:  # a size beyond 64 bits
             raise ShapeError(str(error)) from None
 
@@ -223,24 +224,19 @@ class Node:
     `made` lists the tensor ops it became.
     """
 
-    def __init__(
-        self,
-        builder: Builder,
-        proto: Any,
-        name: str,
-        opset: int,
-        inputs: Sequence[Value | None],
-        attributes: Mapping[str, Any],
-    ) -> None:
+    __slots__ = ("_attributes", "_constants", "_read", "builder", "inputs", "location", "made", "name", "op_type",
+                 "opset", "outputs")  # fmt: skip
+
+    def __init__(self, builder: Builder, spec: NodeSpec, opset: int, inputs: tuple[Value | None, ...]) -> None:
         self.builder = builder
-        self.op_type: str = proto.op_type
-        self.name = name
-        self.location = named(name)
+        self.op_type = spec.kind
+        self.name = spec.name
+        self.location = named(spec.name)
         self.opset = opset
-        self.inputs = tuple(inputs)
-        self.outputs: tuple[str, ...] = tuple(proto.output)
+        self.inputs = inputs
+        self.outputs = spec.outputs
         self.made: list[str] = []
-        self._attributes = attributes
+        self._attributes: Mapping[str, Any] = spec.attributes
         self._read: set[str] = set()
         self._constants = 0
 

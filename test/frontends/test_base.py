@@ -71,8 +71,8 @@ def test_states() -> None:
 
 def test_coverage_rows() -> None:
     coverage = Coverage()
-    coverage.add("Relu", "a", "supported", shapes="tensor<2xf32>")
-    coverage.add("Relu", "b", "supported", shapes="tensor<2xf32>")
+    coverage.add("Relu", "a", "supported", operands=(TT((2,), "f32"),))
+    coverage.add("Relu", "b", "supported", operands=(TT((2,), "f32"),))
     coverage.add("TopK", "c", "refused", "sorting")
     rows = coverage.rows()
     assert [(r.op_type, r.count, r.nodes, r.shapes) for r in rows] == [
