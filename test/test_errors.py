@@ -346,6 +346,8 @@ def test_output_paths_that_cannot_be(folder: Path) -> None:
     path = save(folder, small())
     refused("compile", path, "-o", folder / "none" / "m.sn", says=("error[cannot-write]", "there is no folder", "fix:"))
     refused("compile", path, "-o", folder, says=("error[cannot-write]", "is a folder"))
+    refused("compile", path, "-o", "/dev/null", says=("error[cannot-write]", "is not a regular file"))
+    refused("compile", path, "-o", path, says=("error[cannot-write]", "is also what is read"))
     refused("compile", path, "-o", "/proc/m.sn", says=("error[cannot-write]",))
     (folder / "file").write_text("")
     refused("compile", path, "-o", folder / "file" / "m.sn", says=("error[cannot-write]",))

@@ -314,12 +314,15 @@ def check_options(precision: str, opt: str) -> None:
     found.raise_if_any()
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that cannot be written, before work is done for it."""
+def check_writable(path: str | os.PathLike[str], *sources: str | os.PathLike[str]) -> None:
+    """Refuse a path that cannot be written or that is one of `sources`, before work is done for it."""
     path = Path(path)
+    if any(path.exists() and Path(source).exists() and path.samefile(source) for source in sources):
+        raise CompileError("cannot-write", f"{path} is also what is read", fix="name another file")
     folder = path.parent
-    if path.is_dir():
-        raise CompileError("cannot-write", f"{path} is a folder", fix="name a file")
+    if path.exists() and not path.is_file():  # a file is written beside it and takes its place
+        what = "a folder" if path.is_dir() else "not a regular file"
+        raise CompileError("cannot-write", f"{path} is {what}", fix="name a file")
     if not folder.is_dir():
         raise CompileError("cannot-write", f"{path}: there is no folder {folder}", fix="make it, or name another one")
     if not os.access(folder, os.W_OK):

@@ -57,7 +57,7 @@ def command(
 
     start = time.perf_counter()
     target = output or os.path.splitext(model)[0] + ".sn"
-    check_writable(target)
+    check_writable(target, model, *([weights] if weights else []))
     dump = Dump(dump_phases) if dump_phases else None
     with common.progress(as_json) as show:
         done = translate(

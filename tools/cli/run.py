@@ -49,7 +49,7 @@ def command(
         if output is not None:
             from headrace.compiler import check_writable
 
-            check_writable(output)
+            check_writable(output, artifact, *([inputs] if inputs else []))
         exe = common.open_executable(artifact, literal)
         results = run(exe, inputs, seed or 0)
         if output is not None:
