@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from headrace.dialects.rdu.ops import (
     UnitOp,
     YieldOp,
 )
+from headrace.dialects.rdu.routes import links_of
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.base import attributes_of, tt
@@ -68,14 +69,15 @@ def encode(module: ModuleOp, meta: Mapping[str, Any] | None = None) -> Program:
         )
         for op in program.launches
     )
+    device = device_of(module)
     ports: dict[str, list[Port]] = {"input": [], "output": []}
     for op in program.ports:
         region = region_number[op.region_name.string_value()]
         ports[op.kind.data].append(Port(op.title.data, tt(op.type), region, op.offset.value.data))
     return Program(
-        device_of(module).to_dict(),
+        device.to_dict(),
         tuple(regions),
-        tuple(_config(c) for c in configs),
+        tuple(_config(c, device.mesh[0]) for c in configs),
         launches,
         tuple(ports["input"]),
         tuple(ports["output"]),
@@ -84,13 +86,13 @@ def encode(module: ModuleOp, meta: Mapping[str, Any] | None = None) -> Program:
     )
 
 
-def _config(op: ConfigOp) -> Config:
+def _config(op: ConfigOp, columns: int) -> Config:
     units = op.units
     number = {u.title: i for i, u in enumerate(units)}
     params = tuple(Param(p.title.data, tt(p.type), p.direction.data) for p in op.params)
-    return Config(
-        op.sym_name.data, params, tuple(_unit(u) for u in units), tuple(_flow(f, number) for f in op.flows)
-    )
+    sites = [_array(u.sites).reshape(-1, 2) for u in units]
+    flows = tuple(_flow(f, number, sites, columns) for f in op.flows)
+    return Config(op.sym_name.data, params, tuple(_unit(u) for u in units), flows)
 
 
 def _array(attribute: Any) -> Any:
@@ -154,17 +156,21 @@ def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v.array() if hasattr(v, "array") else v for k, v in attrs.items()}
 
 
-def _flow(op: FlowOp, number: Mapping[str, int]) -> Flow:
+def _flow(op: FlowOp, number: Mapping[str, int], sites: Sequence[Any], columns: int) -> Flow:
+    assert op.routes is not None and op.credits is not None, "verified"
+    source = number[op.ends[0]]
+    pairs = np.array(op.routes.data.pairs, np.int32).reshape(-1, 2)
+    links, starts = links_of(op.routes.data.ways, sites[source][pairs[:, 0]], columns)
     return Flow(
-        number[op.ends[0]],
+        source,
         op.src_port.value.data,
         number[op.ends[1]],
         op.dst_port.value.data,
         op.stream.stream,
         op.src_view.view if op.src_view is not None else None,
         op.dst_view.view if op.dst_view is not None else None,
-        _array(op.pairs).reshape(-1, 2),
-        _array(op.starts),
-        _array(op.links),
+        pairs,
+        starts.astype(np.int32),
+        links.astype(np.int32),
         op.credits.value.data,
     )

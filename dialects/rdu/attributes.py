@@ -1,18 +1,18 @@
-"""Attributes of the rdu level: streams with space loops, views, parameters."""
+"""Attributes of the rdu level: streams with space loops, views, parameters, routes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr, TensorType, i64
-from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.ir import Attribute, Data, ParametrizedAttribute
 from xdsl.irdl import AnyAttr, irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from headrace.dialects.rdu.routes import Routes, parse_way, way_text
 from headrace.dialects.support.access import Stream, View
 from headrace.dialects.support.syntax import (
     loops_from_array,
@@ -33,7 +33,7 @@ DIRECTIONS = ("in", "out", "inout")
 class StreamAttr(ParametrizedAttribute):
     """What a flow carries: the tile of one site and step, time loops, and space loops over the sites.
 
-    `#rdu.stream<tensor<1x64x64xf32>, time [8 on 1 by 64], space [36 on 2 by 64]>`
+    `#rdu.stream<tensor<1x64x64xf32> time [8 on 1 by 64] space [36 on 2 by 64]>`
     """
 
     name = "rdu.stream"
@@ -53,23 +53,29 @@ class StreamAttr(ParametrizedAttribute):
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        time = space = loops_to_array(())
         with parser.in_angle_brackets():
-            tile = parser.parse_type()
-            while parser.parse_optional_punctuation(","):
-                if parser.parse_optional_keyword("time"):
-                    time = loops_to_array(parse_loops(parser))
-                else:
-                    parser.parse_keyword("space")
-                    space = loops_to_array(parse_loops(parser))
-        return [tile, time, space]
+            return cls.parse_plain(parser).parameters
+
+    @classmethod
+    def parse_plain(cls, parser: AttrParser) -> StreamAttr:
+        """Parse what stands between the angle brackets."""
+        tile = parser.parse_type()
+        time = loops_to_array(parse_loops(parser) if parser.parse_optional_keyword("time") else ())
+        space = loops_to_array(parse_loops(parser) if parser.parse_optional_keyword("space") else ())
+        if not isinstance(tile, TensorType):
+            parser.raise_error("expected the tensor type of a tile")
+        return cls(tile, time, space)  # pyright: ignore[reportUnknownArgumentType]
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_attribute(self.tile)
-            for word, loops in (("time", self.stream.time), ("space", self.stream.space)):
-                if loops:
-                    printer.print_string(f", {word} {loops_text(loops)}")
+            self.print_plain(printer)
+
+    def print_plain(self, printer: Printer) -> None:
+        """Print what stands between the angle brackets."""
+        printer.print_attribute(self.tile)
+        for word, loops in (("time", self.stream.time), ("space", self.stream.space)):
+            if loops:
+                printer.print_string(f" {word} {loops_text(loops)}")
 
     def verify(self) -> None:
         rank = len(self.tile.get_shape())
@@ -123,21 +129,84 @@ class ParamAttr(ParametrizedAttribute):
     type: TensorType[Attribute] = param_def(AnyTensor)
 
     @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Any]:
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            title = parser.parse_str_literal()
-            direction = parser.parse_identifier()
-            return [StringAttr(title), StringAttr(direction), parser.parse_type()]
+            return cls.parse_plain(parser).parameters
+
+    @classmethod
+    def parse_plain(cls, parser: AttrParser) -> ParamAttr:
+        """Parse what stands between the angle brackets."""
+        title = parser.parse_str_literal()
+        direction = parser.parse_identifier()
+        type = parser.parse_type()
+        if not isinstance(type, TensorType):
+            parser.raise_error("expected a tensor type")
+        return cls(StringAttr(title), StringAttr(direction), type)  # pyright: ignore[reportUnknownArgumentType]
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string_literal(self.title.data)
-            printer.print_string(f" {self.direction.data} ")
-            printer.print_attribute(self.type)
+            self.print_plain(printer)
+
+    def print_plain(self, printer: Printer) -> None:
+        """Print what stands between the angle brackets."""
+        printer.print_string_literal(self.title.data)
+        printer.print_string(f" {self.direction.data} ")
+        printer.print_attribute(self.type)
 
     def verify(self) -> None:
         if self.direction.data not in DIRECTIONS:
             raise VerifyException(f"rdu.param: direction is in, out or inout, found {self.direction.data}")
 
 
-ATTRIBUTES = [ParamAttr, StreamAttr, ViewAttr]
+@irdl_attr_definition
+class RoutesAttr(Data[Routes]):
+    """How the pairs of sites of a flow reach each other: `#rdu.routes<[0 -> 0 e3s2, 0 -> 1 e3 on 1, 1 -> 1 stay]>`.
+
+    Each is source site, destination site, the way from switch to switch, and its virtual channel unless that is 0.
+    """
+
+    name = "rdu.routes"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Routes:
+        with parser.in_angle_brackets():
+            return cls.parse_plain(parser).data
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            self.print_plain(printer)
+
+    @classmethod
+    def parse_plain(cls, parser: AttrParser) -> RoutesAttr:
+        """Parse what stands between the angle brackets."""
+
+        def one() -> tuple[int, int, str, int]:
+            source = parser.parse_integer(allow_boolean=False, allow_negative=False)
+            parser.parse_punctuation("->")
+            target = parser.parse_integer(allow_boolean=False, allow_negative=False)
+            at = parser.pos
+            way = parse_way(text := parser.parse_identifier())
+            if way is None:
+                parser.raise_error(f"'{text}' is no way: expected steps such as e3s2 (e, w, s, n), or stay", at)
+            channel = parser.parse_integer(allow_boolean=False) if parser.parse_optional_keyword("on") else 0
+            return source, target, way, channel
+
+        rows = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, one)
+        return cls(Routes(tuple(r[:2] for r in rows), tuple(r[2] for r in rows), tuple(r[3] for r in rows)))
+
+    def print_plain(self, printer: Printer) -> None:
+        """Print what stands between the angle brackets."""
+        rows = [
+            f"{a} -> {b} {way_text(way)}{f' on {channel}' if channel else ''}"
+            for (a, b), way, channel in zip(*self.data, strict=True)
+        ]
+        printer.print_string(f"[{', '.join(rows)}]")
+
+    def verify(self) -> None:
+        if len({len(x) for x in self.data}) != 1:
+            raise VerifyException("rdu.routes: one way and one channel for each pair")
+        if any(channel < 0 for channel in self.data.channels):
+            raise VerifyException("rdu.routes: virtual channels are counted from 0")
+
+
+ATTRIBUTES = [ParamAttr, RoutesAttr, StreamAttr, ViewAttr]

@@ -121,7 +121,7 @@ class AllocateMemoryPass(Pass):
     Assumes a program and a device in the module. High-bandwidth memory first; on overflow the regions that move fewest
     bytes per byte held go to DDR, weights last. A program that fits neither is refused with its largest tensors.
 
-        rdu.region @x "input" tensor<4xf32>   =>   rdu.region @x "input" tensor<4xf32> {memory = "hbm", address = 0}
+        rdu.region @x input tensor<4xf32>   =>   rdu.region @x input tensor<4xf32> in hbm at 0
     """
 
     name = "allocate-memory"

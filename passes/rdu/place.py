@@ -53,7 +53,7 @@ class PlacePass(Pass):
     Assumes phase virtual and a device in the module. Wirelength × bandwidth is minimised: constructive starts, then
     annealing over moves of whole groups and of single units, seeded and bounded in moves; the checker always runs.
 
-        rdu.pcu @gemm "systolic" attributes {count = 2}   =>   … {count = 2, sites = array<i32: 3, 4, 5, 4>}
+        rdu.pcu @gemm systolic x 2 … { … }   =>   rdu.pcu @gemm systolic x 2 at [3 4, 5 4] … { … }
     """
 
     name = "place"

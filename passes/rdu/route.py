@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, ModuleOp, StringAttr, i32, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr, f64, i64
 
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.cost import credits_for
 from headrace.dialects.machine.device import Device
+from headrace.dialects.rdu.attributes import RoutesAttr
 from headrace.dialects.rdu.ops import ConfigOp, FlowOp, PcuOp, UnitOp
+from headrace.dialects.rdu.routes import Routes, ways_of
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
 from headrace.passes.analysis.pairs import Ints, flow_pairs, words_per_cycle
 from headrace.passes.analysis.routing import Flow, Routing, RoutingProblem, solve_routing
@@ -57,12 +59,11 @@ def route(config: ConfigOp, device: Device, reroutes: int, overload: bool) -> Ro
             channels[number][row] = int(found.channel[first + i])
     for flow, p, way, channel in zip(flows, pairs, ways, channels, strict=True):
         lengths = [len(w) for w in way]
-        flow.pairs = DenseArrayBase.from_list(i32, p.ravel().tolist())
-        flow.starts = DenseArrayBase.from_list(i32, np.cumsum([0, *lengths]).tolist())
-        flow.links = DenseArrayBase.from_list(i32, np.concatenate([np.zeros(0, np.int64), *way]).tolist())
-        flow.channels = DenseArrayBase.from_list(i32, channel)
+        steps = ways_of(np.concatenate([np.zeros(0, np.int64), *way]), np.cumsum([0, *lengths]).tolist())
+        ends = tuple((int(a), int(b)) for a, b in p.tolist())
+        flow.routes = RoutesAttr(Routes(ends, steps, tuple(channel)))
         flow.credits = IntegerAttr(max(2, credits_for(device, max(lengths, default=0))), i64)
-    config.link_load = FloatAttr(float(found.max_load) / device.network.links, 64)
+    config.link_load = FloatAttr(float(found.max_load) / device.network.links, f64)
     config.phase = StringAttr("routed")
     return found
 
@@ -88,10 +89,10 @@ class RoutePass(Pass):
     """Give every pair of sites of every flow its links, and every flow the credits that cover its longest way.
 
     Assumes phase placed and a device in the module. Dimension order first; overloaded links are negotiated: flows are
-    ripped up and routed around them at rising prices. Each route obeys a turn rule with its own virtual channel, so that
-    no cycle of waiting links can arise; the checker rebuilds loads, paths and dependencies from the result.
+    ripped up and routed around them at rising prices. Each route obeys a turn rule with its own virtual channel, so
+    that no cycle of waiting links can arise; the checker rebuilds loads, paths and dependencies from the result.
 
-        rdu.flow @b -> @gemm carries <…>   =>   … {pairs = array<i32: 0, 0>, starts = array<i32: 0, 3>, links = …}
+        rdu.flow @b -> @gemm carries …   =>   rdu.flow @b -> @gemm carries … credits 12 routes [0 -> 0 e3s2, …]
     """
 
     name = "route"

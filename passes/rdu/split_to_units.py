@@ -130,7 +130,6 @@ def _moved(flow: FlowOp, src: tuple[str, int] | None = None, dst: tuple[str, int
         flow.stream.stream,
         flow.src_view.view if flow.src_view is not None else None,
         flow.dst_view.view if flow.dst_view is not None else None,
-        flow.credits.value.data,
     )
     new.location = flow.location
     return new

@@ -1,0 +1,308 @@
+"""Flows between units, and the config that holds both in one of three phases.
+
+*virtual*: units have a number of sites, flows have streams and address programs. *placed*: units have coordinates.
+*routed*: flows have routes and credits, and the config the load of its busiest link. Each of these stands exactly in
+its phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, FlatSymbolRefAttrConstr, StringAttr, SymbolNameConstraint, SymbolRefAttr
+from xdsl.ir import Attribute, Block, Region
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from headrace.dialects.rdu import syntax
+from headrace.dialects.rdu.attributes import ParamAttr, RoutesAttr, StreamAttr, ViewAttr
+from headrace.dialects.rdu.routes import end_of
+from headrace.dialects.rdu.syntax import Int, Real, integer
+from headrace.dialects.rdu.units import AgcuOp, PcuOp, PmuOp, UnitOp
+from headrace.dialects.support.access import Stream, View
+from headrace.dialects.support.syntax import parse_view, view_text
+from headrace.dialects.tensor.shapes import TT
+
+PHASES = ("virtual", "placed", "routed")
+
+
+@irdl_op_definition
+class FlowOp(IRDLOperation):
+    """One stream from a port to a port; port 0 may be left out.
+
+    `from` and `to` are the address programs at ends that are memories (PMU, AGCU). Phase routed: `credits`, the number
+    of vector words in flight, and `routes`, for each pair of sites that talk the way over the mesh and its virtual
+    channel.
+
+        rdu.flow @b -> @gemm:1 carries tensor<64x64xf32> time [8 on 0 by 64] space [2 repeat] from at 0 [64, 1]
+        rdu.flow @b -> @gemm carries tensor<4xf32> from at 0 [1] credits 12 routes [0 -> 0 e3s2, 0 -> 1 e3s1 on 1]
+
+    Refused: views of another rank than the tiles, no credit.
+    """
+
+    name = "rdu.flow"
+    src = prop_def(FlatSymbolRefAttrConstr)
+    dst = prop_def(FlatSymbolRefAttrConstr)
+    src_port = prop_def(Int, default_value=integer(0))
+    dst_port = prop_def(Int, default_value=integer(0))
+    stream = prop_def(StreamAttr)
+    src_view = opt_prop_def(ViewAttr, prop_name="from")
+    dst_view = opt_prop_def(ViewAttr, prop_name="to")
+    credits = opt_prop_def(Int)
+    routes = opt_prop_def(RoutesAttr)
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(
+        self, src: str, src_port: int, dst: str, dst_port: int, stream: Stream, src_view: View | None,
+        dst_view: View | None,
+    ) -> None:  # fmt: skip
+        properties: dict[str, Attribute] = {
+            "src": SymbolRefAttr(src),
+            "dst": SymbolRefAttr(dst),
+            "src_port": integer(src_port),
+            "dst_port": integer(dst_port),
+            "stream": StreamAttr.of(stream),
+        }
+        if src_view is not None:
+            properties["from"] = ViewAttr.of(src_view)
+        if dst_view is not None:
+            properties["to"] = ViewAttr.of(dst_view)
+        super().__init__(properties=properties)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FlowOp:
+        src = parser.parse_symbol_name().data
+        src_port = syntax.parse_count(parser) if parser.parse_optional_punctuation(":") else 0
+        parser.parse_punctuation("->")
+        dst = parser.parse_symbol_name().data
+        dst_port = syntax.parse_count(parser) if parser.parse_optional_punctuation(":") else 0
+        parser.parse_keyword("carries")
+        stream = StreamAttr.parse_plain(parser).stream
+        src_view = parse_view(parser) if parser.parse_optional_keyword("from") else None
+        dst_view = parse_view(parser) if parser.parse_optional_keyword("to") else None
+        op = FlowOp(src, src_port, dst, dst_port, stream, src_view, dst_view)
+        if parser.parse_optional_keyword("credits"):
+            op.credits = integer(syntax.parse_count(parser))
+        if parser.parse_optional_keyword("routes"):
+            op.routes = RoutesAttr.parse_plain(parser)
+        syntax.parse_other(parser, op)
+        return op
+
+    def print(self, printer: Printer) -> None:
+        for name, port, after in ((self.ends[0], self.src_port, " ->"), (self.ends[1], self.dst_port, " carries ")):
+            syntax.print_symbol(printer, name)
+            printer.print_string(f"{f':{port.value.data}' if port.value.data else ''}{after}")
+        self.stream.print_plain(printer)
+        for word, view in (("from", self.src_view), ("to", self.dst_view)):
+            if view is not None:
+                printer.print_string(f" {word} {view_text(view.view)}")
+        if self.credits is not None:
+            printer.print_string(f" credits {self.credits.value.data}")
+        if self.routes is not None:
+            printer.print_string(" routes ")
+            self.routes.print_plain(printer)
+        syntax.print_other(printer, self)
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Names of the source and the destination."""
+        return self.src.string_value(), self.dst.string_value()
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """Ports at the source and the destination."""
+        return self.src_port.value.data, self.dst_port.value.data
+
+    def __str__(self) -> str:
+        return f"flow @{self.ends[0]}:{self.ports[0]} -> @{self.ends[1]}:{self.ports[1]}"
+
+    def verify_(self) -> None:
+        rank = len(self.stream.stream.tile)
+        for word, view in (("from", self.src_view), ("to", self.dst_view)):
+            if view is not None and len(view.view.strides) != rank:
+                raise VerifyException(
+                    f"rdu.flow: `{word}` has {len(view.view.strides)} strides but tiles have {rank} dims"
+                )
+        if self.credits is not None and self.credits.value.data < 1:
+            raise VerifyException("rdu.flow: at least one credit")
+
+
+@irdl_op_definition
+class ConfigOp(IRDLOperation):
+    """One section's configuration of the chip: units and the flows between them, in one phase, and the tensors that it
+    takes at launch. `link_load` (phase routed) is the traffic of the busiest mesh link over its capacity, when all
+    units run at the rate of the slowest.
+
+        rdu.config @s0 virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) { … }
+        rdu.config @s0 routed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) link_load 0.25 { … }
+
+    Refused: two units of one name, flows between ports that do not exist or carry other tiles, input ports of compute
+    units that no flow or two flows feed, streams of a unit that do not step together, memories without address
+    programs, sites, routes and credits in another phase than theirs, ways that do not end at their site.
+    """
+
+    name = "rdu.config"
+    sym_name = prop_def(SymbolNameConstraint())
+    phase = prop_def(StringAttr)
+    params = prop_def(ArrayAttr[ParamAttr])
+    link_load = opt_prop_def(Real)
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), NoTerminator(), IsolatedFromAbove())
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(self, name: str, params: Sequence[ParamAttr], block: Block | Region, phase: str = "virtual") -> None:
+        super().__init__(
+            regions=[block if isinstance(block, Region) else Region(block)],
+            properties={"sym_name": StringAttr(name), "phase": StringAttr(phase), "params": ArrayAttr(params)},
+        )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ConfigOp:
+        name = parser.parse_symbol_name().data
+        phase = parser.parse_identifier()
+        params = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: ParamAttr.parse_plain(parser))
+        load = syntax.parse_real(parser) if parser.parse_optional_keyword("link_load") else None
+        other = parser.parse_optional_attr_dict_with_keyword()
+        region = parser.parse_region()
+        op = ConfigOp(name, params, region if region.blocks else Region(Block()), phase)
+        if load is not None:
+            op.link_load = load
+        op.attributes.update(other.data if other is not None else {})
+        return op
+
+    def print(self, printer: Printer) -> None:
+        syntax.print_symbol(printer, self.sym_name.data)
+        printer.print_string(f" {self.phase.data} (")
+        printer.print_list(self.params.data, lambda p: p.print_plain(printer))
+        printer.print_string(")")
+        if self.link_load is not None:
+            printer.print_string(f" link_load {syntax.real_text(self.link_load.value.data)}")
+        syntax.print_other(printer, self)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_empty_block=False)
+
+    @property
+    def units(self) -> list[UnitOp]:
+        """The units, in order."""
+        return [op for op in self.body.block.ops if isinstance(op, UnitOp)]
+
+    @property
+    def flows(self) -> list[FlowOp]:
+        """The flows, in order."""
+        return [op for op in self.body.block.ops if isinstance(op, FlowOp)]
+
+    def verify_(self) -> None:
+        if self.phase.data not in PHASES:
+            raise VerifyException(f"rdu.config: phase is {', '.join(PHASES)}, found {self.phase.data}")
+        units: dict[str, UnitOp] = {}
+        for op in self.body.block.ops:
+            if isinstance(op, UnitOp):
+                if op.title in units:
+                    raise VerifyException(f"rdu.config: two units are called {op.title}")
+                units[op.title] = op
+            elif not isinstance(op, FlowOp):
+                raise VerifyException(f"rdu.config: holds units and flows, found {op.name}")
+        fed: set[tuple[str, int]] = set()
+        steps: dict[str, tuple[FlowOp, tuple[int, ...]]] = {}
+        for flow in self.flows:
+            _verify_flow(flow, units, fed, steps)
+        for unit in units.values():
+            self._verify_unit(unit, fed)
+        routed = self.phase.data == "routed"
+        for flow in self.flows:
+            for word, value in (("routes", flow.routes), ("credits", flow.credits)):
+                if (value is not None) != routed:
+                    raise VerifyException(f"rdu.config: {flow} has {word} exactly in phase routed")
+            if routed:
+                _verify_routes(flow, units)
+        if (self.link_load is not None) != routed:
+            raise VerifyException(f"rdu.config: @{self.sym_name.data} has link_load exactly in phase routed")
+
+    def _verify_unit(self, unit: UnitOp, fed: set[tuple[str, int]]) -> None:
+        if (unit.sites is not None) != (self.phase.data != "virtual"):
+            raise VerifyException(f"rdu.config: {unit.title} has sites exactly in phases placed and routed")
+        if isinstance(unit, PcuOp):
+            missing = [i for i in range(len(unit.input_tiles)) if (unit.title, i) not in fed]
+            if missing:
+                raise VerifyException(f"rdu.config: no flow feeds port {missing[0]} of {unit.title}")
+        if isinstance(unit, AgcuOp) and not 0 <= unit.param.value.data < len(self.params):
+            raise VerifyException(
+                f"rdu.config: {unit.title} names parameter {unit.param.value.data} of {len(self.params)}"
+            )
+
+
+def _verify_flow(
+    flow: FlowOp, units: dict[str, UnitOp], fed: set[tuple[str, int]], steps: dict[str, tuple[FlowOp, tuple[int, ...]]]
+) -> None:
+    stream = flow.stream.stream
+    tile = TT(stream.tile, stream.dtype)
+    counts = tuple(loop.count for loop in stream.time)
+    for word, name, port, view in zip(
+        ("source", "destination"), flow.ends, flow.ports, (flow.src_view, flow.dst_view), strict=True
+    ):
+        unit = units.get(name)
+        if unit is None:
+            raise VerifyException(f"rdu.config: {flow}: no unit {name}")
+        if isinstance(unit, PcuOp):
+            _verify_compute_end(flow, unit, tile, port, word)
+            other, found = steps.setdefault(name, (flow, counts))
+            if found != counts:
+                raise VerifyException(
+                    f"rdu.config: {flow} steps {list(counts)} at {name}, where {other} steps {list(found)}"
+                )
+            if view is not None:
+                raise VerifyException(f"rdu.config: {flow}: compute units have no address program")
+        elif view is None and not (isinstance(unit, AgcuOp) and unit.direction.data in ("gather", "scatter")):
+            raise VerifyException(f"rdu.config: {flow}: its {word} {name} needs an address program")
+        elif isinstance(unit, PmuOp) and unit.frames.value.data > len(counts):
+            raise VerifyException(
+                f"rdu.config: {flow} has {len(counts)} time loops, but {unit.frames.value.data} enumerate the frames "
+                f"of {name}"
+            )
+    key = flow.ends[1], flow.ports[1]
+    if isinstance(units[key[0]], PcuOp) and key in fed:
+        raise VerifyException(f"rdu.config: port {key[1]} of {key[0]} is fed twice")
+    fed.add(key)
+
+
+def _verify_compute_end(flow: FlowOp, unit: PcuOp, tile: TT, port: int, word: str) -> None:
+    tiles = unit.output_tiles if word == "source" else unit.input_tiles
+    if port >= len(tiles) or tiles[port] != tile:
+        have = tiles[port] if port < len(tiles) else "no such port"
+        raise VerifyException(f"rdu.config: {flow} carries {tile} but port {port} of {unit.title} is {have}")
+    sites = flow.stream.stream.sites
+    if sites != unit.size:
+        raise VerifyException(f"rdu.config: {flow} is for {sites} sites but {unit.title} has {unit.size}")
+
+
+def _verify_routes(flow: FlowOp, units: dict[str, UnitOp]) -> None:
+    assert flow.routes is not None
+    sides: list[list[tuple[int, int]]] = []
+    for name in flow.ends:
+        sites = units[name].sites
+        flat = sites.get_values() if sites is not None else ()
+        sides.append(list(zip(flat[::2], flat[1::2], strict=True)))
+    for (a, b), way, _ in zip(*flow.routes.data, strict=True):
+        if a >= len(sides[0]) or b >= len(sides[1]):
+            raise VerifyException(
+                f"rdu.config: {flow} has a route {a} -> {b} but {len(sides[0])} and {len(sides[1])} sites"
+            )
+        if end_of(*sides[0][a], way) != sides[1][b]:
+            raise VerifyException(
+                f"rdu.config: {flow}: the way of {a} -> {b} goes from {sides[0][a]} to {end_of(*sides[0][a], way)}, "
+                f"but {flow.ends[1]} stands at {sides[1][b]}"
+            )
+
+
+OPS = [ConfigOp, FlowOp]

@@ -1,0 +1,358 @@
+"""The whole program: off-chip regions, named ports, and launches of configs in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    FlatSymbolRefAttrConstr,
+    ModuleOp,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+    i64,
+)
+from xdsl.ir import Block, Operation, Region
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from headrace.dialects.rdu import syntax
+from headrace.dialects.rdu.config import ConfigOp
+from headrace.dialects.rdu.syntax import AnyTensor, Int, integer
+from headrace.dialects.tensor.base import ir_type, tt
+from headrace.dialects.tensor.shapes import TT
+
+KINDS = ("input", "output", "weight", "state", "temp")
+MEMORIES = ("hbm", "ddr")
+LAUNCH_MODES = ("sw", "hw")
+Kind = TypeVar("Kind", bound=Operation)
+
+
+@irdl_op_definition
+class RegionOp(IRDLOperation):
+    """Off-chip memory of one tensor: `input`, `output`, `weight` (with its key), `state` or `temp`. Once allocated,
+    `in` a memory (`hbm`, `ddr`) `at` an address in bytes.
+
+        rdu.region @w weight tensor<4xf32> key "encoder.w" in hbm at 256
+
+    Refused: another kind or memory, a weight without a key, a key of something else, a negative address.
+    """
+
+    name = "rdu.region"
+    sym_name = prop_def(SymbolNameConstraint())
+    kind = prop_def(StringAttr)
+    type = prop_def(AnyTensor)
+    key = prop_def(StringAttr, default_value=StringAttr(""))
+    memory = opt_prop_def(StringAttr)
+    address = opt_prop_def(Int)
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(self, name: str, kind: str, type: TT, key: str = "") -> None:
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "kind": StringAttr(kind),
+                "type": ir_type(type),
+                "key": StringAttr(key),
+            }
+        )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> RegionOp:
+        name = parser.parse_symbol_name().data
+        kind = parser.parse_identifier()
+        type = tt(syntax.parse_tensor(parser))
+        key = parser.parse_str_literal() if parser.parse_optional_keyword("key") else ""
+        op = RegionOp(name, kind, type, key)
+        if parser.parse_optional_keyword("in"):
+            op.memory = syntax.parse_word(parser)
+            parser.parse_keyword("at")
+            op.address = integer(parser.parse_integer(allow_boolean=False))
+        syntax.parse_other(parser, op)
+        return op
+
+    def print(self, printer: Printer) -> None:
+        syntax.print_symbol(printer, self.sym_name.data)
+        printer.print_string(f" {self.kind.data} ")
+        printer.print_attribute(self.type)
+        if self.key.data:
+            printer.print_string(" key ")
+            printer.print_string_literal(self.key.data)
+        if self.memory is not None and self.address is not None:
+            printer.print_string(f" in {self.memory.data} at {self.address.value.data}")
+        syntax.print_other(printer, self)
+
+    def verify_(self) -> None:
+        name = self.sym_name.data
+        if self.kind.data not in KINDS:
+            raise VerifyException(f"rdu.region: kind is {', '.join(KINDS)}, found {self.kind.data}")
+        if bool(self.key.data) != (self.kind.data == "weight"):
+            raise VerifyException(f"rdu.region: weights have a key and nothing else has; @{name} is {self.kind.data}")
+        if (self.memory is None) != (self.address is None):
+            raise VerifyException(f"rdu.region: memory and address go together; @{name} has one of them")
+        if self.memory is not None and self.memory.data not in MEMORIES:
+            raise VerifyException(f"rdu.region: memory is hbm or ddr, found {self.memory.data}")
+        if self.address is not None and self.address.value.data < 0:
+            raise VerifyException(f"rdu.region: @{name} lies at {self.address.value.data}")
+
+
+@irdl_op_definition
+class PortOp(IRDLOperation):
+    """A named input or output of the program: a dense tensor in a region, `at` an offset in elements unless that is 0.
+
+        rdu.port input "x" tensor<4xf32> in @x
+        rdu.port output "y" tensor<4xf32> in @z at 8
+
+    Refused: another kind. That the tensor lies within the region is the program's rule.
+    """
+
+    name = "rdu.port"
+    kind = prop_def(StringAttr)
+    title = prop_def(StringAttr)
+    region_name = prop_def(FlatSymbolRefAttrConstr)
+    type = prop_def(AnyTensor)
+    offset = prop_def(Int, default_value=integer(0))
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(self, kind: str, title: str, region: str, type: TT, offset: int = 0) -> None:
+        super().__init__(
+            properties={
+                "kind": StringAttr(kind),
+                "title": StringAttr(title),
+                "region_name": SymbolRefAttr(region),
+                "type": ir_type(type),
+                "offset": integer(offset),
+            }
+        )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> PortOp:
+        kind = parser.parse_identifier()
+        title = parser.parse_str_literal()
+        type = tt(syntax.parse_tensor(parser))
+        parser.parse_keyword("in")
+        region, offset = _parse_place(parser)
+        op = PortOp(kind, title, region, type, offset)
+        syntax.parse_other(parser, op)
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.kind.data} ")
+        printer.print_string_literal(self.title.data)
+        printer.print_string(" ")
+        printer.print_attribute(self.type)
+        printer.print_string(" in ")
+        _print_place(printer, self.region_name.string_value(), self.offset.value.data)
+        syntax.print_other(printer, self)
+
+    def verify_(self) -> None:
+        if self.kind.data not in ("input", "output"):
+            raise VerifyException(f"rdu.port: kind is input or output, found {self.kind.data}")
+
+
+def _parse_place(parser: Parser) -> tuple[str, int]:
+    name = parser.parse_symbol_name().data
+    return name, parser.parse_integer(allow_boolean=False) if parser.parse_optional_keyword("at") else 0
+
+
+def _print_place(printer: Printer, name: str, offset: int) -> None:
+    printer.print_symbol_name(name)
+    if offset:
+        printer.print_string(f" at {offset}")
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """Runs a config once, `sw` (by the host) or `hw` (by the chip itself). Each parameter lies in a region, `at` an
+    offset in elements unless that is 0.
+
+        rdu.launch @s0 (@x, @w at 768, @y) hw
+
+    Refused: another mode. Number and extent of the parameters are the program's rules.
+    """
+
+    name = "rdu.launch"
+    config = prop_def(FlatSymbolRefAttrConstr)
+    args = prop_def(ArrayAttr[SymbolRefAttr])
+    offsets = prop_def(DenseArrayBase.constr(i64))
+    mode = prop_def(StringAttr, default_value=StringAttr("sw"))
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(self, config: str, args: Sequence[tuple[str, int]], mode: str = "sw") -> None:
+        super().__init__(
+            properties={
+                "config": SymbolRefAttr(config),
+                "args": ArrayAttr([SymbolRefAttr(name) for name, _ in args]),
+                "offsets": DenseArrayBase.from_list(i64, [offset for _, offset in args]),
+                "mode": StringAttr(mode),
+            }
+        )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LaunchOp:
+        config = parser.parse_symbol_name().data
+        args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_place(parser))
+        op = LaunchOp(config, args, parser.parse_identifier())
+        syntax.parse_other(parser, op)
+        return op
+
+    def print(self, printer: Printer) -> None:
+        syntax.print_symbol(printer, self.config.string_value())
+        printer.print_string(" (")
+        printer.print_list(self.places, lambda place: _print_place(printer, *place))
+        printer.print_string(f") {self.mode.data}")
+        syntax.print_other(printer, self)
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """(region, element offset) of every parameter."""
+        names = [x.string_value() for x in self.args]
+        return list(zip(names, self.offsets.get_values(), strict=True))
+
+    def verify_(self) -> None:
+        if len(self.args) != len(self.offsets):
+            raise VerifyException("rdu.launch: one offset for each argument")
+        if self.mode.data not in LAUNCH_MODES:
+            raise VerifyException(f"rdu.launch: mode is sw or hw, found {self.mode.data}")
+
+
+@irdl_op_definition
+class ProgramOp(IRDLOperation):
+    """The whole program: regions, ports, and launches in order. `states` pairs names of an input and an output that are
+    one state.
+
+        rdu.program @main states [["past", "present"]] { rdu.region …  rdu.port …  rdu.launch … }
+
+    Refused: two regions of one name, ports and parameters without a region or past its end, launches of configs that
+    are not there or take other parameters, states that are no ports.
+    """
+
+    name = "rdu.program"
+    sym_name = prop_def(SymbolNameConstraint())
+    states = prop_def(ArrayAttr[ArrayAttr[StringAttr]], default_value=ArrayAttr([]))
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), NoTerminator(), IsolatedFromAbove())
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(self, name: str, block: Block | Region, states: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(
+            regions=[block if isinstance(block, Region) else Region(block)],
+            properties={
+                "sym_name": StringAttr(name),
+                "states": ArrayAttr([ArrayAttr([StringAttr(a), StringAttr(b)]) for a, b in states]),
+            },
+        )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ProgramOp:
+        name = parser.parse_symbol_name().data
+        states: list[list[str]] = []
+        if parser.parse_optional_keyword("states"):
+            square = parser.Delimiter.SQUARE
+            states = parser.parse_comma_separated_list(
+                square, lambda: parser.parse_comma_separated_list(square, parser.parse_str_literal)
+            )
+        other = parser.parse_optional_attr_dict_with_keyword()
+        region = parser.parse_region()
+        op = ProgramOp(name, region if region.blocks else Region(Block()))
+        op.states = ArrayAttr([ArrayAttr([StringAttr(x) for x in pair]) for pair in states])
+        op.attributes.update(other.data if other is not None else {})
+        return op
+
+    def print(self, printer: Printer) -> None:
+        syntax.print_symbol(printer, self.sym_name.data)
+        if self.states.data:
+            printer.print_string(" states ")
+            printer.print_attribute(self.states)
+        syntax.print_other(printer, self)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_empty_block=False)
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        """The ops of one class, in order."""
+        return [op for op in self.body.block.ops if isinstance(op, kind)]
+
+    @property
+    def regions_(self) -> list[RegionOp]:
+        """The regions, in order."""
+        return self.of(RegionOp)
+
+    @property
+    def launches(self) -> list[LaunchOp]:
+        """The launches, in order."""
+        return self.of(LaunchOp)
+
+    @property
+    def ports(self) -> list[PortOp]:
+        """The ports, in order."""
+        return self.of(PortOp)
+
+    def verify_(self) -> None:
+        sizes: dict[str, TT] = {}
+        for region in self.regions_:
+            if region.sym_name.data in sizes:
+                raise VerifyException(f"rdu.program: two regions are called {region.sym_name.data}")
+            sizes[region.sym_name.data] = tt(region.type)
+        for op in self.body.block.ops:
+            if not isinstance(op, RegionOp | PortOp | LaunchOp):
+                raise VerifyException(f"rdu.program: holds regions, ports and launches, found {op.name}")
+        for port in self.ports:
+            what = f'port "{port.title.data}"'
+            _verify_place(what, tt(port.type), (port.region_name.string_value(), port.offset.value.data), sizes)
+        self._verify_states()
+        parent = self.parent_op()
+        if isinstance(parent, ModuleOp):
+            configs = {op.sym_name.data: op for op in parent.body.block.ops if isinstance(op, ConfigOp)}
+            for launch in self.launches:
+                _verify_launch(launch, configs, sizes)
+
+    def _verify_states(self) -> None:
+        names = {kind: {p.title.data for p in self.ports if p.kind.data == kind} for kind in ("input", "output")}
+        for pair in self.states:
+            if len(pair) != 2:
+                raise VerifyException("rdu.program: a state is a pair of an input and an output")
+            for kind, title in zip(("input", "output"), pair, strict=True):
+                if title.data not in names[kind]:
+                    raise VerifyException(f'rdu.program: state "{title.data}" is no {kind}')
+
+
+def _verify_place(what: str, type: TT, place: tuple[str, int], sizes: dict[str, TT]) -> None:
+    name, offset = place
+    region = sizes.get(name)
+    if region is None:
+        raise VerifyException(f"rdu.program: {what}: no region {name}")
+    if region.dtype != type.dtype:
+        raise VerifyException(f"rdu.program: {what} is {type} but @{name} is {region}")
+    if offset < 0 or offset + type.elements > region.elements:
+        last = offset + type.elements - 1
+        raise VerifyException(f"rdu.program: {what} takes elements {offset} to {last} of {region.elements} of @{name}")
+
+
+def _verify_launch(launch: LaunchOp, configs: dict[str, ConfigOp], sizes: dict[str, TT]) -> None:
+    name = launch.config.string_value()
+    config = configs.get(name)
+    if config is None:
+        raise VerifyException(f"rdu.program: a launch of {name}, which is no config")
+    if len(launch.args) != len(config.params):
+        raise VerifyException(
+            f"rdu.program: a launch of {name} gives {len(launch.args)} parameters, it takes {len(config.params)}"
+        )
+    for param, place in zip(config.params, launch.places, strict=True):
+        _verify_place(f'parameter "{param.title.data}" of {name}', tt(param.type), place, sizes)
+
+
+OPS = [ProgramOp, RegionOp, PortOp, LaunchOp]
