@@ -8,6 +8,7 @@ from headrace.dialects.dataflow.ops import BufferOp
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.access import row_major
+from headrace.passes.analysis.network import common_frames
 
 
 def frame_count(buffer: BufferOp, frames: int) -> int:
@@ -22,22 +23,32 @@ def held_bytes(buffer: BufferOp, frames: int, copies: int) -> int:
     return ceil(type.elements / count) * min(copies, count) * dtypes.byte_size(type.dtype)
 
 
-def split_dim(buffer: BufferOp, frames: int) -> int:
-    """The dim to cut over units: the largest one that no frame loop advances (the outermost of equals)."""
+def free_dims(buffer: BufferOp, frames: int) -> list[int]:
+    """The dims that may be cut over units, longest first (the outermost of equals): those that no frame loop advances;
+    all when every dim of more than one index is advanced."""
     shape = buffer.buffer_type.shape
     strides = row_major(shape)
     stream, view = buffer.ports[0]
     walked = {abs(x.step * view.strides[x.dim]) for x in stream.time[:frames] if x.dim >= 0}
     free = [d for d, n in enumerate(shape) if not any(strides[d] <= w < strides[d] * n for w in walked)]
-    dims = free or list(range(len(shape)))
-    return max(dims, key=lambda d: (shape[d], -d)) if dims else 0
+    return sorted(free or range(len(shape)), key=lambda d: (-shape[d], d))
 
 
-def units_for(buffer: BufferOp, device: Device, frames: int, copies: int) -> int:
-    """Memory units that a buffer needs for its bytes, in equal blocks of its split dim; 0 when one index of that dim is
-    more than a unit holds."""
+def units_for(buffer: BufferOp, device: Device, frames: int, copies: int, dim: int | None = None) -> int:
+    """Memory units that a buffer needs for its bytes, in equal blocks of `dim` (default: the longest free one); 0 when
+    one index of that dim is more than a unit holds."""
     shape = buffer.buffer_type.shape
-    extent = shape[split_dim(buffer, frames)] if shape else 1
+    if dim is None:
+        dim = free_dims(buffer, frames)[0] if shape else 0
+    extent = shape[dim] if shape else 1
     held = held_bytes(buffer, frames, copies)
     most = device.pmu.bytes * extent // max(1, held)  # indices of the dim that a unit holds
     return ceil(extent / most) if most else 0
+
+
+def fitting_frames(buffer: BufferOp, device: Device, copies: int) -> int:
+    """The most frame loops with which the buffer spreads over memory units; 0 when it does not even whole."""
+    frames = common_frames(buffer)
+    while frames and not units_for(buffer, device, frames, copies):
+        frames -= 1
+    return frames

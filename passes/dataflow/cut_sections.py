@@ -29,8 +29,7 @@ from headrace.dialects.support.access import identity
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.base import ir_type
 from headrace.passes.analysis.bodies import Body
-from headrace.passes.analysis.memory import held_bytes, units_for
-from headrace.passes.analysis.network import common_frames
+from headrace.passes.analysis.memory import fitting_frames, held_bytes, units_for
 from headrace.passes.analysis.pieces import pieces
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
@@ -63,8 +62,7 @@ class _Cutter:
         self.group: dict[Operation, int] = {}
 
     def _units(self, buffer: BufferOp) -> int:
-        frames = common_frames(buffer)
-        return units_for(buffer, self.device, frames, 2)
+        return units_for(buffer, self.device, fitting_frames(buffer, self.device, 2), 2)
 
     def _ports(self, process: Operation) -> tuple[set[BufferOp], int]:
         """Buffers and off-chip transfers around a process."""
@@ -144,13 +142,15 @@ class _Cutter:
         ):
             return
         name = f'stage "{process.sym.data}"' if isinstance(process, StageOp) else process.name
-        largest = sorted(buffers, key=lambda b: -held_bytes(b, common_frames(b), 2))[:3]
+        largest = sorted(buffers, key=lambda b: -held_bytes(b, fitting_frames(b, self.device, 2), 2))[:3]
         raise CompileError(
             "stage-too-large",
             f"cut-sections: {name} alone needs {chain} compute units and {need} memory units; '{self.device.name}' has "
             f"{self.device.count('pcu')} and {self.device.count('pmu')}",
             why="largest buffers: "
-            + ", ".join(f"{b.buffer_type} holds {held_bytes(b, common_frames(b), 2)} bytes" for b in largest),
+            + ", ".join(
+                f"{b.buffer_type} holds {held_bytes(b, fitting_frames(b, self.device, 2), 2)} bytes" for b in largest
+            ),
             fix="make tiles smaller (tile{steps rows}), or choose a larger device",
             location=locations.of(process),
         )

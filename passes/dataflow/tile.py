@@ -23,6 +23,7 @@ from headrace.dialects.dataflow.ops import (
     views,
 )
 from headrace.dialects.dataflow.types import StreamType
+from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.access import Loop, Stream, identity
 from headrace.dialects.tensor.shapes import TT
@@ -47,6 +48,11 @@ def largest_divisor(n: int, most: int) -> int:
     return best
 
 
+def least_divisor(n: int, least: int) -> int:
+    """The least divisor of n that is at least `least`; n when there is none."""
+    return min((d for d in _divisors(n) if d >= least), default=n)
+
+
 @dataclass(frozen=True)
 class Choice:
     """How a stage is tiled: for each looped axis, outermost first, the count and the block."""
@@ -64,28 +70,36 @@ class Choice:
         return Stream(tile.shape, type.dtype, tuple(time))
 
 
-def choose(body: Body, steps: int, rows: int) -> Choice:
-    """Loops of a stage: outer dims first until `steps` iterations; the innermost looped dim keeps `rows` indices a
-    tile.
+def choose(body: Body, steps: int, rows: int, resident: int) -> Choice:
+    """Loops of a stage: outer dims first until `steps` iterations; the innermost keeps `rows` indices a tile.
 
-    The last dim (columns) is not looped, unless a contraction has fewer than `rows` rows in all: then its columns are,
-    so that the weights stream past the few rows. A window axis is looped only where windows do not run across channels.
+    The last dim (columns) is not looped, unless the second operand of a contraction has more than `resident` bytes:
+    then the columns are the outermost loop, so that it streams through in blocks. A convolution loops over its outer
+    spatial dims, and over output channels for the same reason.
     """
     out = body.types[body.outputs[0]]
     found = body.axes()
     contraction = next((op for op in body.ops if op.name in CONTRACTIONS), None)
     last = len(out.shape) - 1
-    if contraction is not None and contraction.name == "tensor.conv":
-        spatial = [a for a in found if a.dim_of(body.outputs[0]) not in (1, last)]
-        return _split(spatial, steps, 1)
-    columns = [a for a in found if a.dim_of(body.outputs[0]) == last]
-    others = [a for a in found if a.dim_of(body.outputs[0]) != last]
-    if contraction is not None and columns and prod(out.shape[:-1]) < rows:
-        return _split(columns, max(1, min(steps, columns[0].size // rows)), 1)
-    return _split(others, steps, rows)
+    if contraction is None:
+        others = [a for a in found if a.dim_of(body.outputs[0]) != last]
+        return Choice(tuple(_split(others, steps, rows)))
+    conv = contraction.name == "tensor.conv"
+    across = 1 if conv else last
+    held = contraction.operands[1]
+    nbytes = body.types[held].elements * dtypes.byte_size(body.types[held].dtype)
+    streamed: list[tuple[Axis, int, int]] = []
+    columns = next((a for a in found if a.dim_of(body.outputs[0]) == across and held in a.follows), None)
+    if nbytes > resident and columns is not None:
+        count = least_divisor(columns.size, -(-2 * nbytes // resident))  # two blocks are held at a time
+        streamed = [(columns, count, columns.size // count)]
+    spared = (across, last)
+    others = [a for a in found if a.dim_of(body.outputs[0]) not in spared]
+    left = max(1, steps // max(1, *(count for _, count, _ in streamed), 1))
+    return Choice((*streamed, *_split(others, left, 1 if conv else rows)))
 
 
-def _split(found: Sequence[Axis], steps: int, rows: int) -> Choice:
+def _split(found: Sequence[Axis], steps: int, rows: int) -> list[tuple[Axis, int, int]]:
     loops: list[tuple[Axis, int, int]] = []
     left = steps
     for i, axis in enumerate(found):
@@ -96,15 +110,15 @@ def _split(found: Sequence[Axis], steps: int, rows: int) -> Choice:
             left //= count
         if count < axis.size or left <= 1:
             break
-    return Choice(tuple(loops))
+    return loops
 
 
 class _Tiler:
     """Rebuilds a section with the loops chosen for each stage."""
 
-    def __init__(self, section: SectionOp, steps: int, rows: int, chunk: int) -> None:
+    def __init__(self, section: SectionOp, steps: int, rows: int, chunk: int, resident: int) -> None:
         self.section = section
-        self.steps, self.rows, self.chunk = steps, rows, chunk
+        self.steps, self.rows, self.chunk, self.resident = steps, rows, chunk, resident
         self.streams: dict[SSAValue, Stream] = {}
         self.bodies: dict[Operation, tuple[Body, tuple[TT, ...]]] = {}
 
@@ -133,7 +147,7 @@ class _Tiler:
     def _decide(self, op: Operation) -> None:
         if isinstance(op, StageOp):
             body = Body.of(op.body.block)
-            choice = choose(body, self.steps, self.rows)
+            choice = choose(body, self.steps, self.rows, self.resident)
             types = cut(body.ops, body.types, [(axis, block) for axis, _, block in choice.loops])
             self.bodies[op] = (body, types)
             for i, value in enumerate(op.ins):
@@ -149,18 +163,30 @@ class _Tiler:
             self.streams[rows] = _rows(stream_of(rows), count)
 
     def _load(self, op: LoadOp) -> Stream:
-        """A load follows its only reader when that reader takes every tile once and in order; else it goes by
-        chunks."""
+        """A load goes by chunks; inside the outer loops of its only reader where that reader takes each block in order,
+        so that blocks stream through."""
         stream = stream_of(op.out)
+        most = max(1, self.chunk // dtypes.byte_size(stream.dtype))
+        outer = self._followed(op)
+        if outer is None:
+            return chunks(stream, most, self.steps)
+        inner = chunks(Stream(outer.tile, outer.dtype), most, self.steps)
+        return Stream(inner.tile, inner.dtype, outer.time + inner.time)
+
+    def _followed(self, op: LoadOp) -> Stream | None:
+        """The stream of a load's only reader without the repeats inside its loops; None when it reads another order."""
         uses = [use.operation for use in op.out.uses]
-        if len(uses) == 1 and isinstance(buffer := uses[0], BufferOp) and len(buffer.outs) == 1:
-            read = self.streams.get(buffer.outs[0], stream_of(buffer.outs[0]))
-            whole = identity(buffer.buffer_type.shape)
-            direct = views(buffer.out_views)[0] == whole and views(buffer.in_views)[0] == whole
-            if direct and read.partitions and read.full_shape == stream.tile:
-                return read
-        most = self.chunk // dtypes.byte_size(stream.dtype)
-        return chunks(stream, most, self.steps)
+        if len(uses) != 1 or not isinstance(buffer := uses[0], BufferOp) or len(buffer.outs) != 1:
+            return None
+        whole = identity(buffer.buffer_type.shape)
+        if views(buffer.out_views)[0] != whole or views(buffer.in_views)[0] != whole:
+            return None
+        read = self.streams.get(buffer.outs[0], stream_of(buffer.outs[0]))
+        time = list(read.time)
+        while time and time[-1].dim < 0:
+            time.pop()
+        found = Stream(read.tile, read.dtype, tuple(time))
+        return found if found.partitions and found.full_shape == stream_of(op.out).tile else None
 
     def _type(self, value: SSAValue) -> StreamType:
         return StreamType.from_stream(self.streams.get(value, stream_of(value)))
@@ -205,8 +231,7 @@ def chunks(stream: Stream, most: int, steps: int) -> Stream:
         need = -(-prod(tile) // most)
         if need <= 1:
             break
-        count = min((d for d in _divisors(size) if d >= need), default=size)
-        count = largest_divisor(size, max(1, min(count, steps)))
+        count = largest_divisor(size, max(1, min(least_divisor(size, need), steps)))
         if count > 1:
             tile[dim] = size // count
             loops.append(Loop(count, dim, tile[dim]))
@@ -224,8 +249,8 @@ def _divisors(n: int) -> list[int]:
 class TilePass(Pass):
     """Give every stage the loops that stream its tensors tile by tile, and its streams tiles of that size.
 
-    Assumes untiled stages. A dim is looped only when the body may be cut along it; the tile spans what the ops couple.
-    Loads follow their reader where they can, else they go by chunks.
+    Assumes untiled stages and a device in the module. A dim is looped only when the body may be cut along it; the tile
+    spans what the ops couple. Loads follow their reader where they can, else they go by chunks.
 
         (!dataflow.stream<tensor<512x768xf32>>, …)   =>   (!dataflow.stream<tensor<64x768xf32>, [8 on 0 by 64]>, …)
     """
@@ -235,6 +260,10 @@ class TilePass(Pass):
     rows: int = option(64, "fewest rows in a tile, where the tensor has as many", low=1)
     chunk: int = option(65536, "size of the tiles of a load that follows no reader", unit="bytes", low=64)
 
+    resident: float = option(0.75, "share of the on-chip memory up to which weights stay whole on the chip", low=0.0)
+
     def run(self, ctx: Context, module: ModuleOp) -> bool:
-        changed = [_Tiler(section, self.steps, self.rows, self.chunk).run() for section in sections(module)]
+        device = device_of(module)
+        held = int(device.count("pmu") * device.pmu.bytes * self.resident)
+        changed = [_Tiler(section, self.steps, self.rows, self.chunk, held).run() for section in sections(module)]
         return any(changed)
