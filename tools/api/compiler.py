@@ -64,7 +64,18 @@ class ModelWeights:
 
     def array(self, key: str) -> Array:
         """The weight of that key; `CompileError` when the store has no bytes for it or for what it derives from."""
-        return self._interpreter.weight(key)
+        try:
+            return self._interpreter.weight(key)
+        except CompileError as error:
+            if len(self.store):
+                raise
+            raise CompileError(
+                error.code,
+                f"no bytes for weight '{key}'",
+                why="no weights were given with the IR",
+                fix="give them (--weights FILE), or compile without weights (--shape-only)",
+                location=error.location,
+            ) from None
 
 
 @dataclass
@@ -92,7 +103,7 @@ class Imported:
     """A model as a `tensor` module (or, from IR text, of any level) and its weights."""
 
     module: ModuleOp
-    store: WeightStore | None
+    store: WeightStore
     name: str
     coverage: tuple[CoverageRow, ...] = ()
 
@@ -177,7 +188,7 @@ def translate(
     clock.lap("encode")
     return Translation(
         program,
-        ModelWeights(module, imported.store) if imported.store is not None and not shape_only else None,
+        None if shape_only else ModelWeights(module, imported.store),
         {**manifest, "shape_only": "true"} if shape_only else dict(manifest),
         imported.coverage,
         clock.seconds,
@@ -357,15 +368,17 @@ def _verify(module: ModuleOp) -> None:
         raise PassBug("\n".join(["the passes left invalid IR (--verify-each says which):", *wrong])) from None
 
 
-def _store(weights: str | Path | WeightStore | None) -> WeightStore | None:
-    if weights is None or not isinstance(weights, str | os.PathLike):
-        return weights
+def _store(weights: str | Path | WeightStore | None) -> WeightStore:
+    """The weights of a file or an artifact; those given as a store; or none."""
     from headrace.dialects.support.weights import WeightStore, open_store
 
-    if Path(weights).suffix != ".sn":
+    if isinstance(weights, WeightStore):
+        return weights
+    if weights is not None and Path(weights).suffix != ".sn":
         return open_store(weights)
     store = WeightStore()
-    store.add_safetensors(weights)
+    if weights is not None:
+        store.add_safetensors(weights)
     return store
 
 

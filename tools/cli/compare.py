@@ -115,6 +115,7 @@ class Watcher:
 @click.option("--level", "levels", type=click.Choice(LEVELS), multiple=True, help="Only this level; may be repeated.")
 @click.option("--tolerance", type=float, help="Allowed error over the largest magnitude. [default: by type, f32 1e-4]")
 @click.option("--all-ops", is_flag=True, help="Compare every op, not only when an output deviates.")
+@click.option("--weights", metavar="FILE", help="Weights of a .mlir model.")
 @common.device_option()
 @common.binding_options
 @common.json_option
@@ -127,12 +128,13 @@ def command(
     levels: tuple[str, ...],
     tolerance: float | None,
     all_ops: bool,
+    weights: str | None,
     device: str | None,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Run MODEL (.onnx) at every level (tensor, dataflow, runtime) and compare the outputs with a reference.
+    """Run MODEL (.onnx, or .mlir at the tensor level) at every level and compare the outputs with a reference.
 
     When the tensor level deviates, names the first op of the model that does. Exit code 1 on a deviation.
     """
@@ -141,7 +143,7 @@ def command(
 
     wanted = levels or LEVELS
     with common.progress(as_json) as show:
-        run = Levels(model, device, common.dims_of(dims), common.shapes_of(shapes), show)
+        run = Levels(model, device, common.dims_of(dims), common.shapes_of(shapes), weights, show)
         arrays = run.feed(inputs, seed)
         recorded = common.load_arrays(expected, "--expected") if expected is not None else None
         show(0, 0, "running the reference")
@@ -182,6 +184,7 @@ class Levels:
     device: str | None
     dims: Mapping[str, int]
     shapes: Mapping[str, tuple[int, ...]]
+    weights: str | None
     show: Any
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     outputs: list[str] = field(default_factory=list[str])
@@ -190,7 +193,7 @@ class Levels:
     def __post_init__(self) -> None:
         from headrace.compiler import import_model
 
-        self._imported = import_model(self.model, dims=self.dims, input_shapes=self.shapes)
+        self._imported = import_model(self.model, dims=self.dims, input_shapes=self.shapes, weights=self.weights)
 
     def feed(self, inputs: str | None, seed: int | None) -> Mapping[str, Array]:
         """The arrays to run on, from a file or a seed."""
@@ -212,7 +215,6 @@ class Levels:
         from headrace.compiler import ModelWeights, Translation, executable, lower
 
         module, store = self._imported.module, self._imported.store
-        assert store is not None
         found: dict[str, dict[str, Array]] = {}
 
         def on_phase(phase: str, module: ModuleOp) -> None:

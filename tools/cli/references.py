@@ -33,6 +33,7 @@ def outputs_of(
 ) -> Reference:
     """The expected outputs: the recorded ones, else those of a framework."""
     if recorded is None:
+        _check_kind(model)
         source, run = _framework(which)
         return Reference(source, dict(zip(names, run(model, inputs, list(names)), strict=True)))
     if set(names) <= set(recorded):
@@ -49,8 +50,7 @@ def outputs_of(
 
 def intermediates_of(model: str, inputs: Mapping[str, Array], which: str) -> Reference:
     """Every value that the nodes of the model make. `CompileError` when no framework can say."""
-    if not model.endswith(".onnx"):
-        raise CompileError("no-reference", f"no framework runs {model}")
+    _check_kind(model)
     proto = _load(model)
     nodes = {
         node.name or f"{node.op_type}_{index}": [name for name in node.output if name]
@@ -59,6 +59,11 @@ def intermediates_of(model: str, inputs: Mapping[str, Array], which: str) -> Ref
     names = list(dict.fromkeys(name for made in nodes.values() for name in made))
     source, run = _framework(which)
     return Reference(source, dict(zip(names, run(model, inputs, names), strict=True)), nodes)
+
+
+def _check_kind(model: str) -> None:
+    if not model.endswith(".onnx"):
+        raise CompileError("no-reference", f"no framework runs {model}", fix="record the outputs: --expected NPZ")
 
 
 def _framework(which: str) -> tuple[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from command import headrace as headrace_command
 from command import succeeds
 from gpt import gpt
 from onnx import numpy_helper
@@ -215,6 +216,39 @@ def test_ir_of_every_phase_compiles_to_the_same_program(tmp_path: Path) -> None:
         succeeds("compile", tmp_path / "phases" / f"{name}.mlir", "-o", tmp_path / "again.sn", *flags)
         again, same_weights = program_of(tmp_path / "again.sn")
         assert (again, same_weights) == (whole, weights), name
+
+
+IR = """func.func @main(%x : tensor<2xf32>) -> tensor<2xf32> {
+  %w = tensor.weight "w" : tensor<2xf32>
+  %y = tensor.add %x, %w : tensor<2xf32>, tensor<2xf32> -> tensor<2xf32>
+  func.return %y : tensor<2xf32>
+}
+"""
+
+
+def test_ir_and_its_weights(tmp_path: Path) -> None:
+    path, weights = tmp_path / "m.mlir", tmp_path / "w.npz"
+    path.write_text(IR)
+    x, w = np.array([1, 2], np.float32), np.array([3, 5], np.float32)
+    np.savez(weights, w=w)
+    exe = headrace.compile(path, weights=weights)
+    (port,), (result,) = exe.inputs, exe.outputs
+    np.testing.assert_array_equal(exe({port.name: x})[result.name], x + w)
+    refused = headrace_command("compile", path, "-o", tmp_path / "m.sn")
+    assert refused.code == 2 and "--weights FILE" in refused.err and not (tmp_path / "m.sn").exists()
+    succeeds("compile", path, "-o", tmp_path / "m.sn", "--shape-only")
+
+
+def test_compare_ir(tmp_path: Path) -> None:
+    (tmp_path / "m.mlir").write_text(IR)
+    np.savez(tmp_path / "w.npz", w=np.array([3, 5], np.float32))
+    np.savez(tmp_path / "y.npz", y=np.array([4, 7], np.float32))
+    (name,) = [port.name for port in headrace.compile(tmp_path / "m.mlir", shape_only=True).program.inputs]
+    np.savez(tmp_path / "x.npz", **{name: np.array([1, 2], np.float32)})
+    flags = ("--inputs", tmp_path / "x.npz", "--weights", tmp_path / "w.npz")
+    assert succeeds("compare", tmp_path / "m.mlir", *flags, "--expected", tmp_path / "y.npz").out.count("  ok") == 3
+    result = headrace_command("compare", tmp_path / "m.mlir", *flags)
+    assert result.code == 2 and "--expected NPZ" in result.err
 
 
 def test_ir_takes_no_bindings(tmp_path: Path) -> None:
