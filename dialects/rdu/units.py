@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
@@ -139,7 +139,7 @@ class PcuOp(UnitOp):
         args = self.body.block.args
         if args:
             printer.print_string(" (")
-            printer.print_list(args, printer.print_block_argument)
+            printer.print_list(args, lambda arg: _print_input(printer, arg))
             printer.print_string(")")
         syntax.print_other(printer, self)
         printer.print_string(" ")
@@ -300,3 +300,10 @@ class AgcuOp(UnitOp):
 
 
 OPS = [PcuOp, PmuOp, AgcuOp, YieldOp]
+
+
+def _print_input(printer: Printer, arg: BlockArgument) -> None:
+    """An input of a unit: `%x: type`, without a location: the parser takes none here."""
+    printer.print_ssa_value(arg)
+    printer.print_string(": ")
+    printer.print_attribute(arg.type)
