@@ -26,6 +26,13 @@ def all_of(value: SSAValue) -> Ref | None:
     return ref if ref.contiguous and tt(ref.root).elements == tt(value).elements else None
 
 
+def is_part(value: SSAValue) -> bool:
+    """Whether a value is a piece of a computed one or out of its order: a shared function stores it by itself, so that
+    its callers can say where."""
+    op = producer(value)
+    return op is not None and is_movement(op) and all_of(value) is None
+
+
 class Ownership:
     """Answers for the values of one module of tensor ops."""
 
@@ -83,7 +90,7 @@ class Ownership:
             return False
         if isinstance(op, func.CallOp):
             inner = self._returned(op, value)
-            return inner is not None and self._is_fresh(inner)
+            return inner is not None and (is_part(inner) or self._is_fresh(inner))
         return True
 
     def placeable(self, value: SSAValue) -> bool:
@@ -93,16 +100,19 @@ class Ownership:
             return False
         if isinstance(op, func.CallOp):
             inner = self._returned(op, value)
-            return inner is not None and self.placeable(inner)
+            return inner is not None and (is_part(inner) or self.placeable(inner))
         return True
 
     def _returned(self, call: func.CallOp, result: SSAValue) -> SSAValue | None:
-        """What the callee makes for one result of a call; None when it also serves another result or is a part."""
+        """What the callee makes for one result of a call, a part of something else included; None when it also serves
+        another result."""
         function = self.functions.get(call.callee.string_value())
         last = function.body.block.last_op if function is not None else None
         if last is None:
             return None
         index = call.results.index(result)  # pyright: ignore[reportArgumentType]
+        if is_part(last.operands[index]):
+            return last.operands[index]
         ref = all_of(last.operands[index])
         if ref is None or sum(ref.root in bases(v) for v in last.operands) > 1:
             return None

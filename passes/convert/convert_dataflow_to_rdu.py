@@ -1,4 +1,4 @@
-"""convert-dataflow-to-rdu: sections become configs of virtual units and flows, functions become launches over regions."""
+"""convert-dataflow-to-rdu: sections become configs of virtual units and flows, functions launches over regions."""
 
 from __future__ import annotations
 
@@ -367,9 +367,9 @@ class _Program:
                 offset += tt(part).elements
             return
         ref = resolve(value)
-        if ref.root is not value or not is_movement(op):
-            if ref.contiguous and tt(ref.root).elements == tt(value).elements:
-                tied[ref.root] = place
+        dense = ref.contiguous and tt(ref.root).elements == tt(value).elements
+        if dense and (ref.root is not value or not is_movement(op)):
+            tied[ref.root] = place
 
     def _place(self, value: SSAValue, at: dict[SSAValue, Place], tied: dict[SSAValue, Place]) -> Place:
         if value in at:
@@ -420,7 +420,7 @@ class _Program:
         if region.kind.data == "weight":
             raise CompileError(
                 "write-to-weight",
-                f"convert-dataflow-to-rdu: section \"{op.sym.data}\" writes rows of weight '{region.key.data}' in place",
+                f"convert-dataflow-to-rdu: section \"{op.sym.data}\" writes rows of weight '{region.key.data}'",
                 why="weights are shared and read-only",
                 fix="make it a state: an input and an output named with --state",
                 location=locations.of(op),
@@ -443,10 +443,10 @@ def _param_names(section: SectionOp) -> list[str]:
 class ConvertDataflowToRduPass(Pass):
     """Turn sections into configs of virtual units and flows, and functions into launches over off-chip regions.
 
-    Assumes tiled stages and sized buffers. A stage becomes one group of compute units with its whole body (split-to-units
-    cuts it), a buffer a group of memory units, loads and stores address generators. Calls are followed: a shared function
-    is one config launched once per call. Dense slices and reshapes between sections become element offsets of regions; a
-    concatenation's parts are written in place.
+    Assumes tiled stages and sized buffers. A stage becomes one group of compute units with its whole body
+    (split-to-units cuts it), a buffer a group of memory units, loads and stores address generators. Calls are followed:
+    a shared function is one config launched once per call. Dense slices and reshapes between sections become element
+    offsets of regions; a concatenation's parts are written in place.
 
         %b = dataflow.buffer … (%s …) to (…)       =>   rdu.pmu @buffer …
         %t = dataflow.stage "gemm"(%b, %w) …            rdu.pcu @gemm "systolic" { … }

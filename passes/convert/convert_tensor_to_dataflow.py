@@ -16,7 +16,7 @@ from headrace.dialects.tensor.base import attributes_of, create, tt
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp, recipe, weight
 from headrace.passes.analysis.views import bases, is_movement, producer, resolve
 from headrace.passes.convert._empty import drop_unused, settle_empty
-from headrace.passes.convert._ownership import Ownership, all_of, is_row_write
+from headrace.passes.convert._ownership import Ownership, all_of, is_part, is_row_write
 from headrace.passes.convert._section import SectionPlan, where
 from headrace.passes.infra.base import Pass
 
@@ -137,7 +137,8 @@ class _Function:
     def _export(self, value: SSAValue, segment: _Segment) -> None:
         """Make an operand of a call or return available: as a view of what lies off chip, or stored by the section
         before."""
-        if self._stays_outside(value):
+        shared = self.name != "main" and isinstance(segment.end, func.ReturnOp)
+        if self._stays_outside(value) and not (shared and is_part(value)):
             self._export_bases(value, None)
         else:
             self._export_bases(value, segment)

@@ -135,8 +135,8 @@ def _join(host: BufferOp, guest: BufferOp, added: Sequence[View]) -> BufferOp:
 class ChooseLayoutsPass(Pass):
     """Hold what windows read with channels innermost, and read a tensor inside its padded copy where there is one.
 
-    Assumes untiled stages. A convolution multiplies over channels and window, so channels innermost gives the units'
-    lanes consecutive addresses. A tensor that one reader wants padded and another plain is written once, into the padded
+    Assumes untiled stages. A convolution multiplies over channels and window, so channels innermost gives the lanes
+    consecutive addresses. A tensor that one reader wants padded and another plain is written once, into the padded
     buffer. Address programs change, values do not.
 
         dataflow.buffer [1, 64, 58, 58] (%s at 59 [215296, 3364, 58, 1]) to (at 0 [215296, 3364, 58, 1])

@@ -168,4 +168,5 @@ class SplitToUnitsPass(Pass):
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
         configs = [op for op in module.body.block.ops if isinstance(op, ConfigOp)]
-        return any([split(config, device) for config in configs])
+        changed = [split(config, device) for config in configs]
+        return any(changed)

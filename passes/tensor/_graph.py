@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.traits import IsTerminator
 
 from headrace.dialects.support import locations
 from headrace.dialects.tensor.base import create
@@ -35,9 +37,24 @@ def blocks(module: ModuleOp) -> Iterator[Block]:
         yield func.body.block
 
 
+def ops(block: Block) -> list[Operation]:
+    """The ops of a block as they stand, for a loop that changes them (`list(block.ops)` counts them first)."""
+    return [op for op in block.ops]  # noqa: C416
+
+
+@cache
+def _ends_block(cls: type[Operation]) -> bool:
+    return cls.has_trait(IsTerminator)
+
+
+def is_terminator(op: Operation) -> bool:
+    """Whether an op ends its block."""
+    return _ends_block(type(op))
+
+
 def producer(value: SSAValue) -> Operation | None:
     """The op that makes a value; None for an argument."""
-    return value.op if isinstance(value, OpResult) else None
+    return value.op if type(value) is OpResult else None  # isinstance of an abstract class is slow
 
 
 def made_by(value: SSAValue, name: str) -> Operation | None:
@@ -92,7 +109,10 @@ def erase(op: Operation) -> None:
 
 def unused(op: Operation) -> bool:
     """Whether no result of `op` has a user."""
-    return all(result.first_use is None for result in op.results)
+    for result in op.results:  # noqa: SIM110 - asked of every op by every pass: a generator takes twice the time
+        if result.first_use is not None:
+            return False
+    return True
 
 
 def erase_dead(ops: Iterable[Operation]) -> bool:

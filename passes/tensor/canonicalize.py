@@ -8,13 +8,12 @@ from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
-from xdsl.pattern_rewriter import RewritePattern
+from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint
-from xdsl.traits import IsTerminator
 
 from headrace.dialects.support import locations
-from headrace.dialects.tensor.canonicalization import patterns
+from headrace.dialects.tensor.base import operands
+from headrace.dialects.tensor.canonicalization import Rule, rules
 from headrace.passes.infra.base import Pass
 from headrace.passes.infra.rewriting import EndlessRewrite, Journal, LocatingRewriter
 from headrace.passes.tensor import _graph
@@ -43,7 +42,7 @@ class CanonicalizePass(Pass):
 def canonicalize(module: ModuleOp, journal: Journal | None = None) -> bool:
     """Bring all functions into canonical form; True if anything changed."""
     changed = False
-    table: dict[str, tuple[RewritePattern, ...]] = {}
+    table: dict[str, tuple[Rule, ...]] = {}
     for block in _graph.blocks(module):
         changed |= _Worklist(block, table, journal).run()
     return changed
@@ -52,51 +51,60 @@ def canonicalize(module: ModuleOp, journal: Journal | None = None) -> bool:
 class _Worklist:
     """Ops of one block that patterns may apply to. Each op is in it once at a time."""
 
-    def __init__(self, block: Block, table: dict[str, tuple[RewritePattern, ...]], journal: Journal | None) -> None:
+    def __init__(self, block: Block, table: dict[str, tuple[Rule, ...]], journal: Journal | None) -> None:
         self.block = block
         self.table = table
         self.journal = journal
         self.queue: deque[Operation] = deque()
-        self.queued: set[Operation] = set()
+        self.queued: set[int] = set()
+        """The ids of the ops in the queue."""
         self.applied: list[str] = []
         self.limit = REWRITES_AT_LEAST
         self.changed = False
 
     def run(self) -> bool:
-        for op in list(self.block.ops):
+        for op in _graph.ops(self.block):
             self.limit += REWRITES_PER_OP
             self.push(op)
-        while self.queue:
-            op = self.queue.popleft()
-            self.queued.discard(op)
-            if op.parent is not self.block:
-                continue
-            if _graph.unused(op) and not op.has_trait(IsTerminator):
-                self.bury(op)
-            else:
-                self.rewrite(op)
-        return self.changed
-
-    def push(self, op: Operation) -> None:
-        if op in self.queued or op.parent is not self.block:
-            return
-        if op.name not in self.table:
-            self.table[op.name] = patterns(op.name)
-        if self.table[op.name] or _graph.unused(op):
-            self.queued.add(op)
-            self.queue.append(op)
-
-    def rewrite(self, op: Operation) -> None:
-        found = self.table[op.name]
-        if not found:
-            return
-        rewriter = LocatingRewriter(op)
-        rewriter.journal, rewriter.matched, rewriter.location = self.journal, op, op.location
-        rewriter.insertion_point = InsertPoint.before(op)
+        if not self.queue:
+            return False
+        rewriter = LocatingRewriter(self.queue[0])
+        rewriter.journal = self.journal
         rewriter.operation_insertion_handler = [self.push]
         rewriter.operation_modification_handler = [self.push]
         rewriter.operation_removal_handler = [self.release]
-        for pattern in found:
+        while self.queue:
+            op = self.queue.popleft()
+            self.queued.discard(id(op))
+            if op.parent is not self.block:
+                continue
+            if _graph.unused(op) and not _graph.is_terminator(op):
+                self.bury(op)
+            else:
+                self.rewrite(op, rewriter)
+        return self.changed
+
+    def push(self, op: Operation) -> None:
+        if id(op) in self.queued or op.parent is not self.block:
+            return
+        name = op.name
+        if name not in self.table:
+            self.table[name] = rules(name)
+        if self.table[name] or _graph.unused(op):
+            self.queued.add(id(op))
+            self.queue.append(op)
+
+    def rewrite(self, op: Operation, rewriter: LocatingRewriter) -> None:
+        makers = {x.op.name for x in operands(op) if type(x) is OpResult}
+        ready = False
+        for pattern, of in self.table[op.name]:
+            if of is not None and of.isdisjoint(makers):
+                continue
+            if not ready:
+                rewriter.matched, rewriter.location, rewriter.name_hint = op, op.location, None
+                rewriter.insertion_point = InsertPoint.before(op)
+                ready = True
+            rewriter.has_done_action = False
             rewriter.pattern = type(pattern).__name__
             pattern.match_and_rewrite(op, rewriter)
             if rewriter.has_done_action:
@@ -116,12 +124,12 @@ class _Worklist:
 
     def release(self, op: Operation) -> None:
         """What `op` reads may be dead once it is gone; and what shares that with it may see it alone."""
-        for value in op.operands:
+        for value in operands(op):
             maker = _graph.producer(value)
             if maker is None:
                 continue
-            if maker not in self.queued:
-                self.queued.add(maker)
+            if id(maker) not in self.queued:
+                self.queued.add(id(maker))
                 self.queue.append(maker)
             last = _last_user(value, op)
             if last is not None:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.traits import IsTerminator
 
 from headrace.dialects.support import locations
 from headrace.passes.infra.base import Pass
@@ -45,10 +44,10 @@ def merge_equal(block: Block) -> bool:
     first: dict[Any, Operation] = {}
     merged: dict[Operation, list[Operation]] = {}
     numbers: dict[SSAValue, int] = {}
-    for op in list(block.ops):
+    for op in _graph.ops(block):
         for result in op.results:
             numbers[result] = len(numbers)
-        if op.regions or op.has_trait(IsTerminator):
+        if op.regions or _graph.is_terminator(op):
             continue
         key = _key(op, numbers)
         kept = first.setdefault(key, op)

@@ -9,7 +9,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Block, Operation
-from xdsl.traits import IsTerminator
 
 from headrace.dialects.tensor.storage import RecipeOp, WeightOp
 from headrace.passes.infra.base import Pass
@@ -38,7 +37,7 @@ class DcePass(Pass):
 
 def erase_dead_ops(block: Block) -> bool:
     """Erase the ops of a block that nobody uses; True if any."""
-    return _graph.erase_dead([op for op in block.ops if not op.has_trait(IsTerminator)])
+    return _graph.erase_dead([op for op in block.ops if not _graph.is_terminator(op)])
 
 
 def erase_dead_symbols(module: ModuleOp) -> bool:

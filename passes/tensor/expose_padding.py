@@ -29,7 +29,8 @@ class ExposePaddingPass(Pass):
     name: ClassVar[str] = "expose-padding"
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
-        return any([_expose(block) for block in _graph.blocks(module)])
+        changed = [_expose(block) for block in _graph.blocks(module)]
+        return any(changed)
 
 
 def _expose(block: Block) -> bool:

@@ -43,7 +43,7 @@ def fold(module: ModuleOp, journal: Journal | None = None) -> bool:
     """Fold all batch norms of a module; `journal` takes the reasons where one is left. True if any was folded."""
     changed = False
     for block in _graph.blocks(module):
-        for op in list(block.ops):
+        for op in _graph.ops(block):
             if op.name != "tensor.batch_norm":
                 continue
             reason = _refusal(op)

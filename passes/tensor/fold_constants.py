@@ -9,7 +9,6 @@ from typing import ClassVar
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, OpResult, SSAValue
-from xdsl.traits import IsTerminator
 
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
@@ -68,14 +67,14 @@ def fold(module: ModuleOp, max_elements: int, slack: int, journal: Journal | Non
 
 
 def _foldable(op: Operation) -> bool:
-    return isinstance(op, TensorOp) and not isinstance(op, ConstantOp | WeightOp) and not op.has_trait(IsTerminator)
+    return isinstance(op, TensorOp) and not isinstance(op, ConstantOp | WeightOp) and not _graph.is_terminator(op)
 
 
 def _fold_constants(block: Block, max_elements: int, journal: Journal | None) -> tuple[bool, set[Operation]]:
     """Fold the ops on constants whose results are small; whether any was, and those that cannot be evaluated."""
     changed = False
     failing: set[Operation] = set()
-    for op in list(block.ops):
+    for op in _graph.ops(block):
         if not _foldable(op) or not all(isinstance(_graph.producer(x), ConstantOp) for x in op.operands):
             continue
         reads = sum(tt(x).elements for x in op.operands)

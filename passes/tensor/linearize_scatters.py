@@ -45,7 +45,8 @@ class LinearizeScattersPass(Pass):
     name: ClassVar[str] = "linearize-scatters"
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
-        return any([_linearize(block) for block in _graph.blocks(module)])
+        changed = [_linearize(block) for block in _graph.blocks(module)]
+        return any(changed)
 
 
 def _linearize(block: Block) -> bool:

@@ -12,7 +12,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import LocationAttr, ModuleOp, NameLoc, StringAttr
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
-from xdsl.traits import IsTerminator
 
 from headrace.dialects.support import locations
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp
@@ -147,7 +146,7 @@ def _steps(block: Block, kinds: _Kinds) -> tuple[list[Operation], list[Step]]:
         if _floats(op, floating):
             floating.update(op.results)
             continue
-        if op.has_trait(IsTerminator):
+        if _graph.is_terminator(op):
             continue
         operands = tuple(made.get(x) or (-1, outer.setdefault(x, len(outer))) for x in op.operands)
         for result in op.results:

@@ -54,7 +54,7 @@ def _elementwise() -> frozenset[str]:
 def _round(block: Block) -> bool:
     changed = False
     names = _elementwise()
-    for op in list(block.ops):
+    for op in _graph.ops(block):
         if op.parent is None:
             continue
         if op.name in names:
