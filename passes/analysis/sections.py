@@ -21,7 +21,7 @@ def sections(module: ModuleOp) -> Iterator[SectionOp]:
 
 
 def sort_block(block: Block) -> None:
-    """Put the ops of a block into an order in which values are made before they are used, keeping it where it is one."""
+    """Put the ops of a block into an order in which values are made before they are used; keep it where it is one."""
     ops = list(block.ops)
     inside = set(ops)
     done: set[Operation] = set()

@@ -1,5 +1,5 @@
-"""Movement ops as address arithmetic: where the elements of a reshaped, transposed, sliced or broadcast tensor lie in the
-row-major memory of the tensor that they come from.
+"""Movement ops as address arithmetic: where the elements of a reshaped, transposed, sliced or broadcast tensor lie in
+the row-major memory of the tensor that they come from.
 
 A chain of movement ops is never executed when a strided view expresses it; what it reads or writes becomes part of an
 address program. `resolve` goes from a value up to its *root*; `reshape_strides` is the arithmetic.
@@ -34,7 +34,7 @@ def producer(value: SSAValue) -> Operation | None:
 
 
 def reshape_strides(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> tuple[int, ...] | None:
-    """Strides that address the same elements, in the same row-major order, under another shape; None when no strides do.
+    """Strides that address the same elements, in row-major order, under another shape; None when no strides do.
 
     >>> reshape_strides((4, 6), (6, 1), (2, 2, 6))
     (12, 6, 1)

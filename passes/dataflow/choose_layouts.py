@@ -78,7 +78,8 @@ def _channels_last(buffer: BufferOp) -> bool:
         ports.append(found)
     outs = [r.type for r in buffer.outs]
     new = _rebuilt(buffer, last, ports, outs)  # pyright: ignore[reportArgumentType]
-    assert (block := buffer.parent_block()) is not None
+    block = buffer.parent_block()
+    assert block is not None
     block.insert_op_before(new, buffer)
     for old, out in zip(buffer.outs, new.outs, strict=True):
         old.replace_all_uses_with(out)
@@ -121,7 +122,8 @@ def _join(host: BufferOp, guest: BufferOp, added: Sequence[View]) -> BufferOp:
     ports = [*views(host.in_views), *views(host.out_views), *added]
     outs = [r.type for r in (*host.outs, *guest.outs)]
     new = _rebuilt(host, host.buffer_type.shape, ports, outs)  # pyright: ignore[reportArgumentType]
-    assert (block := host.parent_block()) is not None
+    block = host.parent_block()
+    assert block is not None
     block.insert_op_before(new, host)
     for old, out in zip((*host.outs, *guest.outs), new.outs, strict=True):
         old.replace_all_uses_with(out)

@@ -20,8 +20,8 @@ WINDOWED = frozenset({"tensor.conv", "tensor.max_pool", "tensor.avg_pool"})
 class ExposePaddingPass(Pass):
     """Turn convolutions and pools with padding into `tensor.pad` and the op without.
 
-    Assumes nothing. The op's spatial dims can then be cut into tiles, and the mapping folds the pad into the buffer that
-    the op reads: the margin is filled once and the producer writes the inside.
+    Assumes nothing. The op's spatial dims can then be cut into tiles, and the mapping folds the pad into the buffer
+    that the op reads: the margin is filled once and the producer writes the inside.
 
         %1 = tensor.conv %0, %w {pads = 1 …}   =>   %p = tensor.pad %0 {lo = …, hi = …}   %1 = tensor.conv %p, %w
     """

@@ -35,11 +35,12 @@ def _row_form(op: Operation) -> bool:
 class LinearizeScattersPass(Pass):
     """Write a scatter into a function argument (a cache, a variable) as a scatter of rows of a reshaped argument.
 
-    Assumes nothing; scatters that combine (`reduction`) or go into computed tensors are left. An index tuple becomes one
-    row number, so that the mapping can store rows where they belong and leave the rest of the state untouched.
+    Assumes nothing; scatters that combine (`reduction`) or go into computed tensors are left. An index tuple becomes
+    one row number, so that the mapping can store rows where they belong and leave the rest of the state untouched.
 
-        %1 = tensor.scatter_nd %cache, %i, %rows       =>   %r = tensor.reshape %cache     %n = … one index per row
-             (indices [m, k] into [d0, …, dk, e])           %s = tensor.scatter_nd %r, %n, %rows   %1 = tensor.reshape %s
+        %1 = tensor.scatter_nd %cache, %i, %rows     =>     %r = tensor.reshape %cache
+             (indices [m, k] into [d0, …, dk, e])           %s = tensor.scatter_nd %r, %n, %rows   (%n: one row number)
+                                                            %1 = tensor.reshape %s
     """
 
     name: ClassVar[str] = "linearize-scatters"
