@@ -159,7 +159,7 @@ class Timing:
     @cached_property
     def bounds(self) -> dict[str, float]:
         """Cycles by what they wait for; they sum to `cycles`."""
-        found = dict.fromkeys(BOUNDS, 0.0)
+        found: dict[str, float] = dict.fromkeys(BOUNDS, 0.0)
         for n, c in zip(self.runs, self.configs, strict=True):
             for bound, cycles in c.bounds.items():
                 found[bound] += n * cycles
@@ -246,70 +246,77 @@ def _short(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+class _Page:
+    """The tables of one timing; times are in microseconds of the device."""
+
+    def __init__(self, timing: Timing) -> None:
+        self.timing = timing
+        self.total = max(timing.cycles, 1e-9)
+
+    def us(self, cycles: float) -> str:
+        return f"{cycles * 1e6 / self.timing.clock:.2f}"
+
+    def share(self, cycles: float) -> str:
+        return f"{100 * cycles / self.total:.1f}%"
+
+    def head(self) -> list[str]:
+        t, use = self.timing, self.timing.utilisation
+        count = len(t.launches)
+        work = f"{_amount(t.flops)}FLOP, {100 * use['flops']:.2f}% of peak; compute units busy {100 * use['pcu']:.2f}%"
+        if "hbm" in use:
+            work += f"; HBM {_amount(t.hbm_bytes)}B, {100 * use['hbm']:.1f}% of its bandwidth"
+        if t.ddr_bytes:
+            work += f"; DDR {_amount(t.ddr_bytes)}B"
+        bounds = sorted(t.bounds.items(), key=lambda x: -x[1])
+        return [
+            f"{t.seconds * 1e6:.2f} us on {t.device}: {t.cycles:.0f} cycles at {t.clock / 1e9:g} GHz, "
+            f"{count} launch{'' if count == 1 else 'es'}",
+            "bound by " + ", ".join(f"{name} {self.share(cycles)}" for name, cycles in bounds),
+            work,
+        ]
+
+    def sections(self) -> list[str]:
+        t = self.timing
+        rows: list[tuple[str, ...]] = [
+            ("section", "runs", "us a run", "share", "bound by", "PCU", "PMU", "AGCU", "link", "off chip")
+        ]
+        for runs, c in zip(t.runs, t.configs, strict=True):
+            used = [str(c.used[kind]) for kind in ("pcu", "pmu", "agcu")]
+            bound = max(c.bounds, key=lambda k: c.bounds[k], default="")
+            moved = f"{_amount(c.hbm_bytes + c.ddr_bytes)}B"
+            first = (f"@{c.name}", str(runs), self.us(c.cycles), self.share(runs * c.cycles), bound)
+            rows.append((*first, *used, f"{100 * c.link_load:.0f}%", moved))
+        launching = t.launch_seconds * t.clock
+        mean = self.us(launching / max(1, len(t.launches)))
+        rows.append(("launches", str(len(t.launches)), mean, self.share(launching), "launch", "", "", "", "", ""))
+        return _table(rows, (0, 4))
+
+    def units(self, top: int) -> list[str]:
+        t = self.timing
+        found = [(runs, c, u) for runs, c in zip(t.runs, t.configs, strict=True) for u in c.units if u.cycles > 0]
+        rows: list[tuple[str, ...]] = [
+            ("units", "mode", "sites", "steps", "cycles a step", "busy us", "us", "share", "bound by", "model op")
+        ]
+        for runs, c, u in sorted(found, key=lambda x: -x[0] * x[2].cycles)[:top]:
+            size = (str(u.sites), str(u.steps), f"{u.interval:.0f}")
+            times = (self.us(runs * u.busy), self.us(runs * u.cycles), self.share(runs * u.cycles))
+            rows.append((f"@{c.name}/{u.name}", u.mode, *size, *times, u.bound, _short(u.location)))
+        return _table(rows, (0, 1, 8, 9))
+
+    def ops(self, top: int) -> list[str]:
+        rows: list[tuple[str, ...]] = [("model op", "kind", "us", "share", "unit us", "FLOP")]
+        for op in self.timing.ops[:top]:
+            times = (self.us(op.cycles), self.share(op.cycles), self.us(op.busy))
+            rows.append((_short(op.location), op.op, *times, _amount(op.flops)))
+        return _table(rows, (0, 1))
+
+
 def profile_text(timing: Timing, top: int = 20) -> str:
     """Tables for people: the total and what bounds it, sections, the `top` longest groups of units and model ops, and
     what lies in which memory. Times are microseconds of the device."""
-    micro = 1e6 / timing.clock
-    total = max(timing.cycles, 1e-9)
-
-    def us(cycles: float) -> str:
-        return f"{cycles * micro:.2f}"
-
-    def percent(cycles: float) -> str:
-        return f"{100 * cycles / total:.1f}%"
-
-    use = timing.utilisation
-    lines = [
-        f"{timing.seconds * 1e6:.2f} us on {timing.device}: {timing.cycles:.0f} cycles at {timing.clock / 1e9:g} GHz, "
-        f"{len(timing.launches)} launch{'' if len(timing.launches) == 1 else 'es'}",
-        "bound by " + ", ".join(f"{k} {percent(v)}" for k, v in sorted(timing.bounds.items(), key=lambda x: -x[1])),
-        f"{_amount(timing.flops)}FLOP, {100 * use['flops']:.2f}% of peak; compute units busy {100 * use['pcu']:.2f}%"
-        + (f"; HBM {_amount(timing.hbm_bytes)}B, {100 * use['hbm']:.1f}% of its bandwidth" if "hbm" in use else "")
-        + (f"; DDR {_amount(timing.ddr_bytes)}B" if timing.ddr_bytes else ""),
-        "",
-    ]
-    rows = [("section", "runs", "us a run", "share", "bound by", "PCU", "PMU", "AGCU", "link", "off-chip")]
-    for runs, c in zip(timing.runs, timing.configs, strict=True):
-        rows.append(
-            (
-                f"@{c.name}",
-                str(runs),
-                us(c.cycles),
-                percent(runs * c.cycles),
-                max(c.bounds, key=lambda k: c.bounds[k], default=""),
-                *(str(c.used[kind]) for kind in ("pcu", "pmu", "agcu")),
-                f"{100 * c.link_load:.0f}%",
-                f"{_amount(c.hbm_bytes + c.ddr_bytes)}B",
-            )
-        )
-    rows.append(("launches", str(len(timing.launches)), "", percent(timing.launch_seconds * timing.clock), *[""] * 6))
-    lines += _table(rows, (0, 4))
-    found = [
-        (runs * u.cycles, runs, c, u) for runs, c in zip(timing.runs, timing.configs, strict=True) for u in c.units
-    ]
-    units = sorted((x for x in found if x[0] > 0), key=lambda x: -x[0])[:top]
-    rows = [("units", "mode", "sites", "steps", "cycles a step", "busy us", "us", "share", "bound by", "model op")]
-    for cycles, runs, c, u in units:
-        rows.append(
-            (
-                f"@{c.name}/{u.name}",
-                u.mode,
-                str(u.sites),
-                str(u.steps),
-                f"{u.interval:.0f}",
-                us(runs * u.busy),
-                us(cycles),
-                percent(cycles),
-                u.bound,
-                _short(u.location),
-            )
-        )
-    lines += ["", *_table(rows, (0, 1, 8, 9))]
-    rows = [("model op", "kind", "us", "share", "unit us", "FLOP")]
-    for op in timing.ops[:top]:
-        rows.append((_short(op.location), op.op, us(op.cycles), percent(op.cycles), us(op.busy), _amount(op.flops)))
-    lines += ["", *_table(rows, (0, 1)), "", *memory_text(timing.memory, top)]
-    return "\n".join(lines)
+    page = _Page(timing)
+    parts = [page.head(), page.sections(), page.units(top), page.ops(top), memory_text(timing.memory, top)]
+    return "\n\n".join("\n".join(part) for part in parts)
 
 
 def memory_text(memory: MemoryUse, top: int = 20) -> list[str]:

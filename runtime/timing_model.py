@@ -406,7 +406,7 @@ class ConfigModel:
                     give(self.members[cluster.owner], kinds[worst], extra * float(demand[c, worst] / sums[worst]))
                 total = float(sums[worst])
         rows = [self._row(index, row, order, processes, schedule) for index, row in enumerate(share)]
-        bounds = dict.fromkeys(BOUNDS, 0.0)
+        bounds: dict[str, float] = dict.fromkeys(BOUNDS, 0.0)
         for row in rows:
             for bound, cycles in row.bounds.items():
                 bounds[bound] += cycles

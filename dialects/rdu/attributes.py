@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr, TensorType, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerType, StringAttr, TensorType, i64
 from xdsl.ir import Attribute, Data, ParametrizedAttribute
 from xdsl.irdl import AnyAttr, irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
@@ -95,7 +95,7 @@ class ViewAttr(ParametrizedAttribute):
     """The address program's offset and strides at one end of a flow: `#rdu.view<at 768 [2304, 1]>`, in elements."""
 
     name = "rdu.view"
-    flat: DenseArrayBase = param_def()
+    flat: DenseArrayBase[IntegerType] = param_def(DenseArrayBase.constr(i64))
 
     @classmethod
     def of(cls, view: View) -> ViewAttr:
@@ -105,7 +105,7 @@ class ViewAttr(ParametrizedAttribute):
     @property
     def view(self) -> View:
         """The plain form."""
-        offset, *strides = (int(x) for x in self.flat.get_values())
+        offset, *strides = self.flat.get_values()
         return View(offset, tuple(strides))
 
     @classmethod

@@ -98,11 +98,9 @@ def contraction(op: Op, types: Sequence[TT]) -> Contraction:
         return Contraction(
             out.shape[0] * prod(out.shape[2:]), out.shape[1] // groups, prod(b.shape[1:]), groups, a.dtype
         )
-    k = a.shape[-1]
-    n = out.shape[-1] if len(b.shape) > 1 and out.shape else 1
-    m = out.shape[-2] if len(out.shape) > 1 and len(a.shape) > 1 and len(b.shape) > 1 else 1
-    if len(a.shape) > 1 and len(b.shape) == 1:
-        m = out.shape[-1]
+    k = a.shape[-1] if a.shape else 1
+    m = a.shape[-2] if len(a.shape) > 1 else 1
+    n = b.shape[-1] if len(b.shape) > 1 else 1
     batch = out.elements // max(1, m * n)
     if all(size == 1 for size in b.shape[:-2]):  # one matrix for the whole batch: its products are rows of one
         m, batch = m * batch, 1

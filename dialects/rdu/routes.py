@@ -62,7 +62,7 @@ def links_of(ways: Sequence[str], sources: Ints, columns: int) -> tuple[Ints, In
     table[np.frombuffer(STEPS.encode(), np.uint8)] = np.arange(4)
     step = table[letters]
     lengths = np.diff(starts)
-    at = []
+    at: list[Ints] = []
     for axis, (forward, backward) in enumerate(((0, 1), (2, 3))):
         move = (step == forward).astype(np.int64) - (step == backward)
         before = np.cumsum(move) - move  # moves of all ways before this step

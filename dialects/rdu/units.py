@@ -91,6 +91,13 @@ class UnitOp(IRDLOperation):
         syntax.print_optional_count(printer, "x", self.count, 1)
 
 
+def _print_input(printer: Printer, arg: BlockArgument) -> None:
+    """An input of a unit: `%x: type`, without a location: the parser takes none here."""
+    printer.print_ssa_value(arg)
+    printer.print_string(": ")
+    printer.print_attribute(arg.type)
+
+
 @irdl_op_definition
 class PcuOp(UnitOp):
     """Compute units that all run one body on the tiles of their site. Input ports are the body's arguments, output
@@ -300,10 +307,3 @@ class AgcuOp(UnitOp):
 
 
 OPS = [PcuOp, PmuOp, AgcuOp, YieldOp]
-
-
-def _print_input(printer: Printer, arg: BlockArgument) -> None:
-    """An input of a unit: `%x: type`, without a location: the parser takes none here."""
-    printer.print_ssa_value(arg)
-    printer.print_string(": ")
-    printer.print_attribute(arg.type)
