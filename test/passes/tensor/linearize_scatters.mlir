@@ -1,0 +1,25 @@
+// RUN: headrace-opt %s -p linearize-scatters --split-input-file | filecheck %s
+
+// An index pair into a cache becomes one row number of the cache seen as rows.
+
+// CHECK-LABEL: @tuples
+// CHECK-SAME: (%[[C:[a-z]+]]: tensor<2x8x4xf32>
+// CHECK: [[ROWS:%.*]] = tensor.reshape %[[C]] {{.*}}-> tensor<16x4xf32>
+// CHECK: [[NEW:%.*]] = tensor.scatter_nd [[ROWS]], %{{.*}}, %{{.*}} : tensor<16x4xf32>, tensor<3x1xi64>, tensor<3x4xf32> -> tensor<16x4xf32>
+// CHECK: tensor.reshape [[NEW]] {{.*}}-> tensor<2x8x4xf32>
+func.func @tuples(%c: tensor<2x8x4xf32>, %i: tensor<3x2xi64>, %u: tensor<3x4xf32>) -> tensor<2x8x4xf32> {
+  %0 = tensor.scatter_nd %c, %i, %u : tensor<2x8x4xf32>, tensor<3x2xi64>, tensor<3x4xf32> -> tensor<2x8x4xf32>
+  func.return %0 : tensor<2x8x4xf32>
+}
+
+// -----
+
+// Elements along an axis are rows of one element.
+
+// CHECK-LABEL: @elements
+// CHECK: tensor.reshape {{.*}}-> tensor<64xf32>
+// CHECK: tensor.scatter_nd {{.*}} : tensor<64xf32>, tensor<8x1xi64>, tensor<8xf32> -> tensor<64xf32>
+func.func @elements(%c: tensor<2x8x4xf32>, %i: tensor<2x1x4xi64>, %u: tensor<2x1x4xf32>) -> tensor<2x8x4xf32> {
+  %0 = tensor.scatter_elements %c, %i, %u {axis = 1 : i64} : tensor<2x8x4xf32>, tensor<2x1x4xi64>, tensor<2x1x4xf32> -> tensor<2x8x4xf32>
+  func.return %0 : tensor<2x8x4xf32>
+}
