@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from headrace.dialects.tensor.meaning import evaluate
 from headrace.dialects.tensor.meaning.special import NARROW
 from headrace.runtime.kernels.blas import Packs
-from headrace.runtime.kernels.scratch import Array, Scratch
+from headrace.runtime.kernels.scratch import Array, Scratch, aligned_copy
 
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
 """A call f(*args) of a bound program."""
@@ -80,6 +80,19 @@ class Call:
         return Call(self.name, self.attrs, inputs, outputs, self.scratch, self.constants, self.packs, self.kept)
 
 
+REARRANGED = frozenset({("tensor.matmul", 1), ("tensor.conv", 1)})
+"""Operands whose kernels lay them out anew when they are constant, and so may start at any byte."""
+
+
+def align_constants(call: Call) -> None:
+    """Constant inputs that start at an odd byte (of a mapped file, say) become aligned copies, made once: NumPy would
+    copy them at every call."""
+    for p in call.constants:
+        x = call.inputs[p]
+        if not x.flags.aligned and (call.name, p) not in REARRANGED:
+            call.inputs[p] = call.packs.get("aligned", x, lambda x=x: aligned_copy(x))
+
+
 Binder = Callable[[Call], "list[Step] | None"]
 _binders: dict[str, Binder] = {}
 _narrow_directly: set[str] = set()
@@ -133,6 +146,7 @@ def fallback(call: Call) -> list[Step]:
 def bind_call(call: Call) -> list[Step]:
     """Steps of one op."""
     _load()
+    align_constants(call)
     binder = _binders.get(call.name)
     if binder is None:
         return fallback(call)

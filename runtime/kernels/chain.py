@@ -19,10 +19,19 @@ from headrace.dialects.tensor import shapes
 from headrace.dialects.tensor.shapes import TT, Follow, Tiling
 from headrace.runtime.kernels import blas
 from headrace.runtime.kernels.blas import Packs
-from headrace.runtime.kernels.calls import CACHE_ELEMENTS, Call, Kept, Step, bind_call, contiguous_rows, merge_dims
+from headrace.runtime.kernels.calls import (
+    CACHE_ELEMENTS,
+    REARRANGED,
+    Call,
+    Kept,
+    Step,
+    bind_call,
+    contiguous_rows,
+    merge_dims,
+)
 from headrace.runtime.kernels.movement import VIEWS, views_of
 from headrace.runtime.kernels.rowwise import softmax_rows
-from headrace.runtime.kernels.scratch import Array, Scratch
+from headrace.runtime.kernels.scratch import Array, Scratch, aligned_copy
 
 Key = Hashable
 PRODUCT_ELEMENTS = 200_000
@@ -165,6 +174,7 @@ def bind_chain(
     _infer(body)
     _alias_views(body)
     body.count_uses()
+    _align(body, packs)
     _fold_softmax(body)
     steps: list[Step] = []
     mark = scratch.mark()
@@ -250,6 +260,15 @@ def _alias_views(body: _Body) -> None:
                 continue
         ops.append(op)
     body.ops = ops
+
+
+def _align(body: _Body, packs: Packs) -> None:
+    """Aligned copies of constants that no kernel lays out anew: whole, so that all chunks share one."""
+    for v in body.constants:
+        x = body.arrays.get(v)
+        if x is None or x.flags.aligned or any((body.ops[i].name, p) in REARRANGED for i, p in body.uses.get(v, ())):
+            continue
+        body.arrays[v] = packs.get("aligned", x, lambda x=x: aligned_copy(x))
 
 
 def _constant_scalar(body: _Body, v: Key) -> float | None:

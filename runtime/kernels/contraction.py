@@ -9,7 +9,7 @@ import numpy as np
 from headrace.dialects.support import dtypes
 from headrace.runtime.kernels import blas
 from headrace.runtime.kernels.calls import Call, Step, binds, contiguous_rows, is_float, merge_dims
-from headrace.runtime.kernels.scratch import ALIGN, Array, aligned
+from headrace.runtime.kernels.scratch import ALIGN, Array, aligned_copy
 
 panels_matmul = partial(np.matmul, order="C")
 """Goes through the panels one after the other, so that each is read from memory once."""
@@ -50,6 +50,12 @@ def product(call: Call, a: Array, b: Array, o: Array, constant: bool | None = No
         before.append((np.copyto, (a, source)))
     while b.ndim > 2 and b.shape[0] == 1:
         b = b[0]
+    if not b.flags.aligned and not (constant and b.ndim == 2):
+        if constant:
+            b = call.packs.get("aligned", b, lambda source=b: aligned_copy(source))
+        else:
+            source, b = b, call.scratch.take(b.shape, b.dtype)
+            before.append((np.copyto, (b, source)))
     if b.ndim == 2:
         rows, results = merge_dims(a, 0, a.ndim - 1), merge_dims(o, 0, o.ndim - 1)
         if rows is not None and results is not None:
@@ -143,7 +149,8 @@ def _by_weights(call: Call, a: Array, b: Array, o: Array) -> list[Step]:
     if rows == 1 and a.ndim == 2:
         by_columns = not contiguous_rows(b) and b.strides[0] == b.itemsize
         if large and (by_columns or not blas.has_small_kernels()):
-            lines = b.T if by_columns else call.packs.get("columns", b, lambda: np.ascontiguousarray(b.T))
+            in_place = by_columns and b.flags.aligned
+            lines = b.T if in_place else call.packs.get("columns", b, lambda: aligned_copy(b.T))
             return [(np.vecdot, (lines, a, o[0]))]
         if not (large and n >= 32):
             b = _in_lines(call, b)
@@ -158,7 +165,8 @@ def _by_weights(call: Call, a: Array, b: Array, o: Array) -> list[Step]:
             height, width = found
             packed, rest = call.packs.get(f"panels{width}", b, lambda: _pack(b, width))
             return _by_panels(a, packed, rest, o, height)
-    b = b if _readable(b) else call.packs.get("dense", b, lambda: np.ascontiguousarray(b))
+    if not (_readable(b) and b.flags.aligned):
+        b = call.packs.get("dense", b, lambda source=b: aligned_copy(source))
     if rows <= 3 and a.ndim == 2 and b.nbytes > 1 << 16:
         return [(np.matmul, (a[i], b, o[i])) for i in range(rows)]
     return [(np.matmul, (a, b, o))]
@@ -166,18 +174,13 @@ def _by_weights(call: Call, a: Array, b: Array, o: Array) -> list[Step]:
 
 def _in_lines(call: Call, b: Array) -> Array:
     """A constant b whose rows (or columns) start on cache lines: vector loads that cross lines cost a tenth."""
-    if _readable(b) and (b.nbytes >= blas.OUT_OF_CACHE or (b.ctypes.data % ALIGN == 0 and max(b.strides) % ALIGN == 0)):
+    in_lines = b.ctypes.data % ALIGN == 0 and max(b.strides) % ALIGN == 0
+    if _readable(b) and (in_lines or (b.nbytes >= blas.OUT_OF_CACHE and b.flags.aligned)):
         return b
     across = not contiguous_rows(b) and b.strides[0] == b.itemsize
-    return call.packs.get("lines", b, lambda: _aligned_copy(b.T).T if across else _aligned_copy(b))
-
-
-def _aligned_copy(b: Array) -> Array:
-    made = aligned(b.nbytes).view(b.dtype).reshape(b.shape)
-    np.copyto(made, b)
-    return made
+    return call.packs.get("lines", b, lambda: aligned_copy(b.T).T if across else aligned_copy(b))
 
 
 def _pack(b: Array, width: int) -> tuple[Array, Array | None]:
     left = b.shape[1] % width
-    return blas.panels(b, width), np.ascontiguousarray(b[:, b.shape[1] - left :]) if left else None
+    return blas.panels(b, width), aligned_copy(b[:, b.shape[1] - left :]) if left else None

@@ -18,7 +18,7 @@ from headrace.dialects.tensor.shapes.contraction import Window, windows
 from headrace.runtime.kernels.calls import Call, Step, binds, contiguous_rows, is_float, merge_dims, scalar, strided
 from headrace.runtime.kernels.contraction import product
 from headrace.runtime.kernels.elementwise import maximum
-from headrace.runtime.kernels.scratch import Array
+from headrace.runtime.kernels.scratch import Array, aligned_copy
 
 TILE_PIXELS = 128
 TILE_BYTES = 1 << 20
@@ -108,7 +108,7 @@ def _filters(call: Call, w: Array, steps: list[Step]) -> tuple[Array, bool]:
     order = (*range(2, w.ndim), 1, 0)
     columns = prod(w.shape[1:])
     if 1 in call.constants:
-        return call.packs.get("filters", w, lambda: np.ascontiguousarray(w.transpose(order)).reshape(columns, -1)), True
+        return call.packs.get("filters", w, lambda: aligned_copy(w.transpose(order)).reshape(columns, -1)), True
     made = call.scratch.take([w.shape[d] for d in order], w.dtype)
     steps.append((np.copyto, (made, w.transpose(order))))
     return made.reshape(columns, -1), False

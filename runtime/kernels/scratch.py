@@ -19,6 +19,13 @@ def aligned(nbytes: int) -> Array:
     return raw[start : start + nbytes]
 
 
+def aligned_copy(x: Array) -> Array:
+    """A dense row-major copy that starts on a cache line."""
+    made = aligned(x.nbytes).view(x.dtype).reshape(x.shape)
+    np.copyto(made, x)
+    return made
+
+
 class Scratch:
     """Hands out arrays whose contents last until a `release` to a mark set before them.
 

@@ -161,7 +161,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", default="sn40l")
     parser.add_argument(
-        "--iree-python", type=Path, default=None, help="interpreter of an environment with IREE's compiler"
+        "--iree-python", type=Path, default=None, help="interpreter of an environment with iree-base-compiler[onnx]"
     )
     parser.add_argument(
         "--iree-flags",
