@@ -130,6 +130,11 @@ def from_attribute(attribute: Attribute) -> Any:
             return attribute
 
 
+def operands(op: Operation) -> tuple[SSAValue, ...]:
+    """The operands of an op, to read: `op.operands` makes a view for writing first, at ten times the cost."""
+    return op._operands  # pyright: ignore[reportPrivateUsage]
+
+
 class TensorOp(IRDLOperation, HasCanonicalizationPatternsInterface):
     """An op on whole tensors with value semantics. Result types follow from operands and attributes by one rule
     (`shapes.infer`), which the verifier holds the written types against."""
@@ -147,7 +152,7 @@ class TensorOp(IRDLOperation, HasCanonicalizationPatternsInterface):
 
     def verify_(self) -> None:
         try:
-            expected = shapes.infer(self.name, self.attrs(), [tt(x) for x in self.operands])
+            expected = shapes.infer(self.name, self.attrs(), [tt(x) for x in operands(self)])
             found = tuple(tt(x) for x in self.results)
         except ShapeError as error:
             raise VerifyException(f"{self.name}: {error}") from None

@@ -66,7 +66,7 @@ def _is_float(value: SSAValue) -> bool:
     return dtypes.is_float(tt(value).dtype)
 
 
-@canonicalizes(*COMMUTATIVE, *MIRRORED)
+@canonicalizes(*COMMUTATIVE, *MIRRORED, of=["tensor.constant"])
 class ConstantToTheRight(RewritePattern):
     """A constant is the second operand: `c + x` → `x + c`, `c < x` → `x > c`."""
 
@@ -77,7 +77,7 @@ class ConstantToTheRight(RewritePattern):
             rewriter.replace(op, _make(name, [rhs, lhs], [op]))
 
 
-@canonicalizes(*BINARY, "tensor.select")
+@canonicalizes(*BINARY, "tensor.select", of=["tensor.broadcast", "tensor.constant"])
 class NarrowOperands(RewritePattern):
     """An operand that is broadcast, or a constant of one number, comes as it was before, where the others give the
     result its shape."""
@@ -110,7 +110,7 @@ class NarrowOperands(RewritePattern):
 _NEUTRAL: dict[str, int] = {"add": 0, "sub": 0, "mul": 1, "div": 1, "pow": 1, "or": 0, "xor": 0}
 
 
-@canonicalizes(*(f"tensor.{name}" for name in (*_NEUTRAL, "and", "max", "min")))
+@canonicalizes(*(f"tensor.{name}" for name in (*_NEUTRAL, "and", "max", "min")), of=["tensor.constant"])
 class NeutralConstant(RewritePattern):
     """`x + 0`, `x - 0`, `x · 1`, `x / 1`, `x ** 1`, `x | 0`, `x ^ 0`, `x & -1`, `max(x, -inf)`, `min(x, inf)` are x."""
 
@@ -133,7 +133,7 @@ def _all_ones(dtype: str) -> int:
     return 2 ** dtypes.BITS[dtype] - 1 if dtype.startswith("ui") else -1
 
 
-@canonicalizes("tensor.and", "tensor.or", "tensor.mul")
+@canonicalizes("tensor.and", "tensor.or", "tensor.mul", of=["tensor.constant"])
 class DecidingConstant(RewritePattern):
     """Integer `x · 0`, `x & 0` are 0, and `x | -1` is -1."""
 
@@ -173,7 +173,7 @@ class DifferenceWithItself(RewritePattern):
         _fill(op, 0, rewriter)
 
 
-@canonicalizes("tensor.add", "tensor.mul", "tensor.and", "tensor.or", "tensor.xor")
+@canonicalizes("tensor.add", "tensor.mul", "tensor.and", "tensor.or", "tensor.xor", of=["tensor.constant"])
 class IntegerConstantsTogether(RewritePattern):
     """Integer `(x + a) + b` is `x + (a + b)`, and so for products and bits."""
 
@@ -215,7 +215,7 @@ _IDEMPOTENT = {
 _OUTER = sorted({f"tensor.{outer}" for outers in _IDEMPOTENT.values() for outer in outers})
 
 
-@canonicalizes(*_OUTER)
+@canonicalizes(*_OUTER, of=[f"tensor.{name}" for name in _IDEMPOTENT])
 class NothingLeftToDo(RewritePattern):
     """`relu(relu(x))` is `relu(x)`, `abs(exp(x))` is `exp(x)`, `ceil(floor(x))` is `floor(x)`, …"""
 
@@ -225,7 +225,7 @@ class NothingLeftToDo(RewritePattern):
             _become(op, op.operands[0], rewriter)
 
 
-@canonicalizes("tensor.neg", "tensor.not")
+@canonicalizes("tensor.neg", "tensor.not", of=["tensor.neg", "tensor.not"])
 class Involution(RewritePattern):
     """`-(-x)` and `not(not(x))` are x."""
 
@@ -235,7 +235,7 @@ class Involution(RewritePattern):
             _become(op, inner.operands[0], rewriter)
 
 
-@canonicalizes("tensor.abs", "tensor.cos")
+@canonicalizes("tensor.abs", "tensor.cos", of=["tensor.neg"])
 class EvenOfNegation(RewritePattern):
     """`abs(-x)` is `abs(x)`; so for the cosine."""
 
@@ -245,7 +245,7 @@ class EvenOfNegation(RewritePattern):
             rewriter.replace(op, _make(op.name.removeprefix("tensor."), inner.operands, [inner, op]))
 
 
-@canonicalizes("tensor.not")
+@canonicalizes("tensor.not", of=["tensor.equal", "tensor.not_equal"])
 class NegatedEquality(RewritePattern):
     """`not(a = b)` is `a ≠ b`, and the reverse."""
 
@@ -256,7 +256,7 @@ class NegatedEquality(RewritePattern):
             rewriter.replace(op, _make(name, inner.operands, [inner, op]))
 
 
-@canonicalizes("tensor.add", "tensor.sub")
+@canonicalizes("tensor.add", "tensor.sub", of=["tensor.neg", "tensor.constant"])
 class AddOfNegation(RewritePattern):
     """`x + (-y)` and `(-y) + x` are `x - y`; `x - (-y)` is `x + y`; `0 - x` is `-x`."""
 
@@ -275,7 +275,7 @@ def _signed(value: SSAValue) -> bool:
     return not tt(value).dtype.startswith("ui")
 
 
-@canonicalizes("tensor.mul", "tensor.div")
+@canonicalizes("tensor.mul", "tensor.div", of=["tensor.constant"])
 class TimesMinusOne(RewritePattern):
     """`x · -1` and `x / -1` are `-x`."""
 
@@ -285,7 +285,7 @@ class TimesMinusOne(RewritePattern):
             rewriter.replace(op, _make("neg", [x], [op]))
 
 
-@canonicalizes("tensor.div")
+@canonicalizes("tensor.div", of=["tensor.constant"])
 class ExactReciprocal(RewritePattern):
     """A float `1 / x` is `reciprocal(x)`; a division by a power of two is the multiplication by its exact inverse."""
 
@@ -302,7 +302,7 @@ class ExactReciprocal(RewritePattern):
             rewriter.replace(op, [inverse, _make("mul", [lhs, inverse.results[0]], [op])])
 
 
-@canonicalizes("tensor.reciprocal")
+@canonicalizes("tensor.reciprocal", of=["tensor.sqrt"])
 class ReciprocalOfRoot(RewritePattern):
     """`1 / √x` is `rsqrt(x)`."""
 
@@ -312,7 +312,7 @@ class ReciprocalOfRoot(RewritePattern):
             rewriter.replace(op, _make("rsqrt", inner.operands, [inner, op]))
 
 
-@canonicalizes("tensor.pow")
+@canonicalizes("tensor.pow", of=["tensor.constant"])
 class SmallPower(RewritePattern):
     """`x ** 2` is `x · x`, `x ** 3` is `x · x · x`, and a float `x ** -1` is `reciprocal(x)`."""
 
@@ -329,7 +329,7 @@ class SmallPower(RewritePattern):
             rewriter.replace(op, _make("reciprocal", [x], [op]))
 
 
-@canonicalizes("tensor.max")
+@canonicalizes("tensor.max", of=["tensor.constant"])
 class MaxWithZero(RewritePattern):
     """`max(x, 0)` is `relu(x)`."""
 

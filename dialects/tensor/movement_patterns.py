@@ -175,7 +175,7 @@ class ScatterOfNothing(RewritePattern):
 # Chains
 
 
-@canonicalizes("tensor.reshape")
+@canonicalizes("tensor.reshape", of=["tensor.reshape"])
 class ReshapeOfReshape(RewritePattern):
     """Of two reshapes the last decides."""
 
@@ -186,7 +186,7 @@ class ReshapeOfReshape(RewritePattern):
             rewriter.replace(op, ops, [value])
 
 
-@canonicalizes("tensor.transpose")
+@canonicalizes("tensor.transpose", of=["tensor.transpose"])
 class TransposeOfTranspose(RewritePattern):
     """Two transposes are one."""
 
@@ -198,7 +198,7 @@ class TransposeOfTranspose(RewritePattern):
             rewriter.replace(op, _make("transpose", inner.input, {"perm": perm}, inner, op))
 
 
-@canonicalizes("tensor.broadcast")
+@canonicalizes("tensor.broadcast", of=["tensor.broadcast"])
 class BroadcastOfBroadcast(RewritePattern):
     """Two broadcasts are one."""
 
@@ -208,7 +208,7 @@ class BroadcastOfBroadcast(RewritePattern):
             rewriter.replace(op, _make("broadcast", inner.input, attributes_of(op), inner, op))
 
 
-@canonicalizes("tensor.slice")
+@canonicalizes("tensor.slice", of=["tensor.slice"])
 class SliceOfSlice(RewritePattern):
     """Two slices are one."""
 
@@ -223,7 +223,7 @@ class SliceOfSlice(RewritePattern):
         rewriter.replace(op, _slice(inner.input, takes, inner, op))
 
 
-@canonicalizes("tensor.slice")
+@canonicalizes("tensor.slice", of=["tensor.split", "tensor.concat"])
 class SliceOfParts(RewritePattern):
     """A slice of one part of a split is a slice of the whole; a slice of a concat that lies in one operand is a slice
     of that operand."""
@@ -256,7 +256,7 @@ class SliceOfParts(RewritePattern):
                 begin = end
 
 
-@canonicalizes("tensor.concat")
+@canonicalizes("tensor.concat", of=["tensor.concat"])
 class ConcatOfConcat(RewritePattern):
     """A concat that nothing else uses is taken into the concat around it, along the same axis."""
 
@@ -277,7 +277,7 @@ class ConcatOfConcat(RewritePattern):
             rewriter.replace(op, create(op.name, operands, {"axis": axis}, location))
 
 
-@canonicalizes("tensor.concat")
+@canonicalizes("tensor.concat", of=["tensor.split"])
 class ConcatOfSplit(RewritePattern):
     """All parts of a split put together again in order are the whole."""
 
@@ -307,7 +307,7 @@ class SplitOfOneUse(RewritePattern):
         rewriter.replace(op, new, values)
 
 
-@canonicalizes("tensor.pad")
+@canonicalizes("tensor.pad", of=["tensor.pad"])
 class PadOfPad(RewritePattern):
     """Two pads with the same value are one."""
 
@@ -327,7 +327,7 @@ class PadOfPad(RewritePattern):
 # Known positions
 
 
-@canonicalizes("tensor.gather")
+@canonicalizes("tensor.gather", of=["tensor.constant"])
 class GatherOfKnown(RewritePattern):
     """A gather at constant positions that are evenly spaced (or one) is a slice, under the shape of the indices."""
 
@@ -356,7 +356,7 @@ class GatherOfKnown(RewritePattern):
 # Constants
 
 
-@canonicalizes("tensor.reshape", "tensor.broadcast", "tensor.transpose", "tensor.slice")
+@canonicalizes("tensor.reshape", "tensor.broadcast", "tensor.transpose", "tensor.slice", of=["tensor.constant"])
 class OfConstant(RewritePattern):
     """A constant of equal elements stays one under another shape; any constant can be reshaped as it is."""
 
@@ -382,7 +382,7 @@ BROADCASTING = (
 )
 
 
-@canonicalizes(*(f"tensor.{name}" for name in BROADCASTING))
+@canonicalizes(*(f"tensor.{name}" for name in BROADCASTING), of=["tensor.broadcast"])
 class ImplicitBroadcast(RewritePattern):
     """An elementwise op repeats its operands by itself: a broadcast goes where another operand gives the shape."""
 
