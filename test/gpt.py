@@ -88,13 +88,19 @@ def gpt(layers: int, tokens: int = 8, width: int = 16, heads: int = 2, seed: int
 
 @dataclass(frozen=True)
 class Decoder:
-    """One attention layer that decodes token by token. The cache of keys and values has room for `room` tokens; a step
-    writes its row at `position` and attends over the rows up to it."""
+    """One attention layer that decodes token by token. The caches of keys and values are [heads, room, size]; a step
+    writes its rows at `position` and attends over the rows up to it. `scatter` names the op that writes."""
 
     room: int = 16
     width: int = 16
+    heads: int = 1
     scatter: str = "ScatterND"
     seed: int = 0
+
+    @property
+    def size(self) -> int:
+        """Numbers per head."""
+        return self.width // self.heads
 
     def weights(self) -> dict[str, Array]:
         """The projections."""
@@ -105,40 +111,50 @@ class Decoder:
             for name in ("q", "k", "v", "o")
         }
 
+    def split(self, rows: Array) -> Array:
+        """[tokens, width] by heads: [heads, tokens, size]."""
+        return rows.reshape(len(rows), self.heads, self.size).transpose(1, 0, 2)
+
     def model(self) -> onnx.ModelProto:
-        """Inputs `x` [1, width], `position` [1], `past_key`, `past_value` [room, width]; outputs `y`, `present_key`,
-        `present_value`."""
+        """Inputs `x` [1, width], `position` [1] and the pasts; outputs `y` and the presents."""
         g = Graph()
         g.weights.update(self.weights())
-        row = {name: g("MatMul", "x", name, name=f"attn/{name}") for name in ("q", "k", "v")}
-        key, value = (self._write(g, f"past_{n}", row[n[0]], n) for n in ("key", "value"))
-        scores = g("MatMul", row["q"], g("Transpose", key, name="attn/kT", perm=[1, 0]), name="attn/qk")
-        scaled = g("Mul", scores, g.constant("scale", self.width**-0.5, np.float32), name="attn/scale")
-        rows = g.constant("rows", np.arange(self.room)[None])
-        later = g("Greater", rows, "position", name="attn/later")
+        by_head = g.constant("by_head", [self.heads, 1, self.size])
+        rows = {
+            name: g("Reshape", g("MatMul", "x", name, name=f"attn/{name}"), by_head, name=f"attn/{name}/split")
+            for name in ("q", "k", "v")
+        }
+        key, value = (self._write(g, f"past_{name}", rows[name[0]], name) for name in ("key", "value"))
+        scores = g("MatMul", rows["q"], g("Transpose", key, name="attn/kT", perm=[0, 2, 1]), name="attn/qk")
+        scaled = g("Mul", scores, g.constant("scale", self.size**-0.5, np.float32), name="attn/scale")
+        later = g("Greater", g.constant("rows", np.arange(self.room)[None]), "position", name="attn/later")
         masked = g("Where", later, g.constant("low", -1e9, np.float32), scaled, name="attn/mask")
-        weights = g("Softmax", masked, name="attn/softmax", axis=-1)
-        context = g("MatMul", weights, value, name="attn/av")
-        y = g("MatMul", context, "o", name="attn/o")
-        cache = (TensorProto.FLOAT, [self.room, self.width])
+        context = g("MatMul", g("Softmax", masked, name="attn/softmax", axis=-1), value, name="attn/av")
+        joined = g("Reshape", context, g.constant("joined", [1, self.width]), name="attn/join")
+        y = g("MatMul", joined, "o", name="attn/o")
+        cache = (TensorProto.FLOAT, [self.heads, self.room, self.size])
         inputs = {"x": (TensorProto.FLOAT, [1, self.width]), "position": (TensorProto.INT64, [1])}
         return g.model(
             {**inputs, "past_key": cache, "past_value": cache}, {"y": y, "present_key": key, "present_value": value}
         )
 
-    def _write(self, g: Graph, past: str, row: str, name: str) -> str:
-        """The cache with the row written at the position."""
-        if self.scatter == "ScatterND":
-            at = g("Reshape", "position", g.constant("one_one", [1, 1]), name=f"attn/{name}/at")
-            return g("ScatterND", past, at, row, name=f"attn/{name}/write")
-        at = g("Reshape", "position", g.constant("one_one", [1, 1]), name=f"attn/{name}/at")
-        wide = g("Expand", at, g.constant("row_shape", [1, self.width]), name=f"attn/{name}/wide")
-        return g("ScatterElements", past, wide, row, name=f"attn/{name}/write", axis=0)
+    def _write(self, g: Graph, past: str, rows: str, name: str) -> str:
+        """The cache with the rows written at the position."""
+        at = g("Reshape", "position", g.constant("one", [1, 1, 1]), name=f"attn/{name}/at")
+        if self.scatter == "ScatterElements":
+            wide = g("Expand", at, g.constant("by_head", []), name=f"attn/{name}/wide")
+            return g("ScatterElements", past, wide, rows, name=f"attn/{name}/write", axis=1)
+        places = g("Expand", at, g.constant("heads_one", [self.heads, 1, 1]), name=f"attn/{name}/places")
+        heads = g.constant("heads", np.arange(self.heads).reshape(-1, 1, 1))
+        where = g("Concat", heads, places, name=f"attn/{name}/where", axis=-1)
+        return g("ScatterND", past, where, rows, name=f"attn/{name}/write")
 
     def recomputed(self, xs: Array) -> Array:
         """The last step's `y`, from all tokens at once, in double precision."""
         w = {name: array.astype(np.float64) for name, array in self.weights().items()}
         x = xs.astype(np.float64)
-        scores = (x[-1:] @ w["q"]) @ (x @ w["k"]).T * self.width**-0.5
-        weights = np.exp(scores - scores.max())
-        return (weights / weights.sum()) @ (x @ w["v"]) @ w["o"]
+        q, k, v = self.split(x[-1:] @ w["q"]), self.split(x @ w["k"]), self.split(x @ w["v"])
+        scores = q @ k.transpose(0, 2, 1) * self.size**-0.5
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        return (weights @ v).transpose(1, 0, 2).reshape(1, self.width) @ w["o"]

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from command import succeeds
 from gpt import Decoder
+from onnx import helper
+from onnx_models import info, model
 
 import headrace
 
 STATES = {"past_key": "present_key", "past_value": "present_value"}
 
 
+def cache_of(decoder: Decoder, xs: Any) -> dict[str, Any]:
+    """The caches after the tokens `xs`."""
+    found: dict[str, Any] = {}
+    for name in ("key", "value"):
+        found[f"past_{name}"] = np.zeros((decoder.heads, decoder.room, decoder.size), np.float32)
+        found[f"past_{name}"][:, : len(xs)] = decoder.split(xs @ decoder.weights()[name[0]])
+    return found
+
+
+@pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("scatter", ["ScatterND", "ScatterElements"])
-def test_sixteen_steps_in_place_equal_the_recomputed_sequence(tmp_path: Path, scatter: str) -> None:
-    decoder = Decoder(scatter=scatter)
+def test_sixteen_steps_in_place_equal_the_recomputed_sequence(tmp_path: Path, scatter: str, heads: int) -> None:
+    decoder = Decoder(scatter=scatter, heads=heads)
     (tmp_path / "step.onnx").write_bytes(decoder.model().SerializeToString())
     flags = [word for past, present in STATES.items() for word in ("--state", f"{past}={present}")]
     succeeds("compile", tmp_path / "step.onnx", "-o", tmp_path / "step.sn", *flags)
@@ -29,14 +42,15 @@ def test_sixteen_steps_in_place_equal_the_recomputed_sequence(tmp_path: Path, sc
         y = exe({"x": xs[step : step + 1], "position": np.array([step])})["y"]
         np.testing.assert_allclose(y, decoder.recomputed(xs[: step + 1]), rtol=1e-4, atol=1e-5)
     assert base == {name: view.ctypes.data for name, view in exe._states.items()}
-    keys = xs @ decoder.weights()["k"]
+    keys = decoder.split(xs @ decoder.weights()["k"])
     np.testing.assert_allclose(exe.state()["past_key"], keys, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("scatter", ["ScatterND", "ScatterElements"])
-def test_the_cache_is_one_buffer(scatter: str) -> None:
+def test_the_cache_is_one_buffer(scatter: str, heads: int) -> None:
     """Past and present share an address in the program, and no launch and no step of the runtime copies the cache."""
-    decoder = Decoder(scatter=scatter)
+    decoder = Decoder(scatter=scatter, heads=heads)
     program = headrace.compile(decoder.model(), states=STATES).program
     places = {port.name: (port.region, port.offset) for port in (*program.inputs, *program.outputs)}
     for past, present in STATES.items():
@@ -54,9 +68,7 @@ def test_state_is_set_and_read_by_name() -> None:
     decoder = Decoder()
     exe = headrace.compile(decoder.model(), states=STATES)
     xs = np.random.default_rng(2).standard_normal((3, decoder.width)).astype(np.float32)
-    cache = {f"past_{n}": np.zeros((decoder.room, decoder.width), np.float32) for n in ("key", "value")}
-    for name, rows in cache.items():
-        rows[:2] = xs[:2] @ decoder.weights()[name.removeprefix("past_")[0]]
+    cache = cache_of(decoder, xs[:2])
     exe.reset(cache)
     y = exe({"x": xs[2:], "position": np.array([2])})["y"]
     np.testing.assert_allclose(y, decoder.recomputed(xs), rtol=1e-4, atol=1e-5)
@@ -68,10 +80,26 @@ def test_run_takes_the_state_from_the_inputs(tmp_path: Path) -> None:
     decoder = Decoder()
     xs = np.random.default_rng(3).standard_normal((4, decoder.width)).astype(np.float32)
     headrace.compile(decoder.model(), states=STATES, out=tmp_path / "step.sn")
-    cache = {f"past_{n}": np.zeros((decoder.room, decoder.width), np.float32) for n in ("key", "value")}
-    for name, rows in cache.items():
-        rows[:3] = xs[:3] @ decoder.weights()[name.removeprefix("past_")[0]]
-    np.savez(tmp_path / "x.npz", x=xs[3:], position=np.array([3]), **cache)
+    np.savez(tmp_path / "x.npz", x=xs[3:], position=np.array([3]), **cache_of(decoder, xs[:3]))
     succeeds("run", tmp_path / "step.sn", "--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz")
     with np.load(tmp_path / "y.npz") as found:
         np.testing.assert_allclose(found["y"], decoder.recomputed(xs), rtol=1e-4, atol=1e-5)
+
+
+def test_state_that_is_computed_anew() -> None:
+    """A running sum: nothing in it can be written in place by address, and it is still kept between runs."""
+    nodes = [
+        helper.make_node("Add", ["past", "x"], ["present"], name="sum"),
+        helper.make_node("Mul", ["present", "past"], ["y"], name="product"),
+    ]
+    x = np.array([1, 2, 3], np.float32)
+    exe = headrace.compile(model(nodes, [info("past", x), info("x", x)], ["present", "y"]), states={"past": "present"})
+    total = np.zeros(3, np.float32)
+    for step in range(4):
+        before, total = total, total + x * step
+        out = exe({"x": x * step})
+        assert list(out) == ["y"]
+        np.testing.assert_allclose(out["y"], total * before)
+        np.testing.assert_allclose(exe.state()["past"], total)
+    twin = exe.clone()
+    assert not np.shares_memory(twin.state()["past"], exe.state()["past"])
