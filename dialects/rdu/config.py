@@ -124,7 +124,9 @@ class FlowOp(IRDLOperation):
         """Ports at the source and the destination."""
         return self.src_port.value.data, self.dst_port.value.data
 
-    def __str__(self) -> str:
+    @property
+    def label(self) -> str:
+        """The flow in messages."""
         return f"flow @{self.ends[0]}:{self.ports[0]} -> @{self.ends[1]}:{self.ports[1]}"
 
     def verify_(self) -> None:
@@ -223,7 +225,7 @@ class ConfigOp(IRDLOperation):
         for flow in self.flows:
             for word, value in (("routes", flow.routes), ("credits", flow.credits)):
                 if (value is not None) != routed:
-                    raise VerifyException(f"rdu.config: {flow} has {word} exactly in phase routed")
+                    raise VerifyException(f"rdu.config: {flow.label} has {word} exactly in phase routed")
             if routed:
                 _verify_routes(flow, units)
         if (self.link_load is not None) != routed:
@@ -253,21 +255,21 @@ def _verify_flow(
     ):
         unit = units.get(name)
         if unit is None:
-            raise VerifyException(f"rdu.config: {flow}: no unit {name}")
+            raise VerifyException(f"rdu.config: {flow.label}: no unit {name}")
         if isinstance(unit, PcuOp):
             _verify_compute_end(flow, unit, tile, port, word)
             other, found = steps.setdefault(name, (flow, counts))
             if found != counts:
                 raise VerifyException(
-                    f"rdu.config: {flow} steps {list(counts)} at {name}, where {other} steps {list(found)}"
+                    f"rdu.config: {flow.label} steps {list(counts)} at {name}, where {other.label} steps {list(found)}"
                 )
             if view is not None:
-                raise VerifyException(f"rdu.config: {flow}: compute units have no address program")
+                raise VerifyException(f"rdu.config: {flow.label}: compute units have no address program")
         elif view is None and not (isinstance(unit, AgcuOp) and unit.direction.data in ("gather", "scatter")):
-            raise VerifyException(f"rdu.config: {flow}: its {word} {name} needs an address program")
+            raise VerifyException(f"rdu.config: {flow.label}: its {word} {name} needs an address program")
         elif isinstance(unit, PmuOp) and unit.frames.value.data > len(counts):
             raise VerifyException(
-                f"rdu.config: {flow} has {len(counts)} time loops, but {unit.frames.value.data} enumerate the frames "
+                f"rdu.config: {flow.label} has {len(counts)} time loops, but {unit.frames.value.data} enumerate the frames "
                 f"of {name}"
             )
     key = flow.ends[1], flow.ports[1]
@@ -280,10 +282,10 @@ def _verify_compute_end(flow: FlowOp, unit: PcuOp, tile: TT, port: int, word: st
     tiles = unit.output_tiles if word == "source" else unit.input_tiles
     if port >= len(tiles) or tiles[port] != tile:
         have = tiles[port] if port < len(tiles) else "no such port"
-        raise VerifyException(f"rdu.config: {flow} carries {tile} but port {port} of {unit.title} is {have}")
+        raise VerifyException(f"rdu.config: {flow.label} carries {tile} but port {port} of {unit.title} is {have}")
     sites = flow.stream.stream.sites
     if sites != unit.size:
-        raise VerifyException(f"rdu.config: {flow} is for {sites} sites but {unit.title} has {unit.size}")
+        raise VerifyException(f"rdu.config: {flow.label} is for {sites} sites but {unit.title} has {unit.size}")
 
 
 def _verify_routes(flow: FlowOp, units: dict[str, UnitOp]) -> None:
@@ -296,11 +298,11 @@ def _verify_routes(flow: FlowOp, units: dict[str, UnitOp]) -> None:
     for (a, b), way, _ in zip(*flow.routes.data, strict=True):
         if a >= len(sides[0]) or b >= len(sides[1]):
             raise VerifyException(
-                f"rdu.config: {flow} has a route {a} -> {b} but {len(sides[0])} and {len(sides[1])} sites"
+                f"rdu.config: {flow.label} has a route {a} -> {b} but {len(sides[0])} and {len(sides[1])} sites"
             )
         if end_of(*sides[0][a], way) != sides[1][b]:
             raise VerifyException(
-                f"rdu.config: {flow}: the way of {a} -> {b} goes from {sides[0][a]} to {end_of(*sides[0][a], way)}, "
+                f"rdu.config: {flow.label}: the way of {a} -> {b} goes from {sides[0][a]} to {end_of(*sides[0][a], way)}, "
                 f"but {flow.ends[1]} stands at {sides[1][b]}"
             )
 

@@ -76,11 +76,12 @@ def print_optional_count(printer: Printer, word: str, value: Int, default: int) 
 
 def parse_real(parser: Parser) -> Real:
     """A number; infinities and NaN are strings: "-inf"."""
+    at = parser.pos
     text = parser.parse_optional_str_literal()
     if text is None:
         return real(float(parser.parse_number()))
     if text not in ("inf", "-inf", "nan"):
-        parser.raise_error(f'"{text}" is no number')
+        parser.raise_error(f'"{text}" is no number', at)
     return real(float(text))
 
 
