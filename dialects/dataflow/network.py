@@ -136,11 +136,11 @@ class Process:
         """What stops the next step."""
         for tank, port in self.next_takes():
             if tank.stock(port) < 1:
-                return Wait(self, tank, "empty", self.done, tank.held, tuple(tank.blockers("empty")))
+                return Wait(self, tank, "empty", self.done, tank.held, tank.copies, tuple(tank.blockers("empty")))
         for goals in self.sends:
             for tank, port in goals:
                 if tank.room(port) < 1:
-                    return Wait(self, tank, "full", self.done, tank.held, tuple(tank.blockers("full")))
+                    return Wait(self, tank, "full", self.done, tank.held, tank.copies, tuple(tank.blockers("full")))
         raise AssertionError(f"{self.title} waits for nothing")
 
     @property
@@ -153,21 +153,22 @@ class Process:
 
 @dataclass(frozen=True, eq=False)
 class Wait:
-    """A process that stopped at step `done` because `tank` is `empty` or `full`, holding `held` frames; the processes
-    `on` could change that."""
+    """A process that stopped at step `done` because `tank` is `empty` or `full`, holding `held` of at most `copies`
+    frames; the processes `on` could change that."""
 
     process: Process
     tank: Tank
     state: str
     done: int
     held: int
+    copies: int
     on: tuple[Process, ...]
 
     def __str__(self) -> str:
         tank, process = self.tank, self.process
         text = f"{process.title} stops at step {self.done} of {process.steps}: {tank.title} is {self.state}"
         if tank.op is not None and self.state == "full":
-            text += f" ({self.held} frames held of {tank.copies}, {tank.frames} in all)"
+            text += f" ({self.held} frames held of {self.copies}, {tank.frames} in all)"
         return text + f" until {' and '.join(p.title for p in self.on[:2])} go{'es' * (len(self.on) == 1)} on"
 
 

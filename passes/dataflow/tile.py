@@ -91,7 +91,7 @@ def choose(body: Body, steps: int, rows: int, resident: int) -> Choice:
     streamed: list[tuple[Axis, int, int]] = []
     columns = next((a for a in found if a.dim_of(body.outputs[0]) == across and held in a.follows), None)
     if nbytes > resident and columns is not None:
-        count = least_divisor(columns.size, -(-2 * nbytes // resident))  # two blocks are held at a time
+        count = least_divisor(columns.size, -(-2 * nbytes // max(1, resident)))  # two blocks are held at a time
         streamed = [(columns, count, columns.size // count)]
     spared = (across, last)
     others = [a for a in found if a.dim_of(body.outputs[0]) not in spared]
@@ -124,6 +124,8 @@ class _Tiler:
 
     def run(self) -> bool:
         old = self.section.body.block
+        if any(isinstance(r.type, StreamType) and r.type.loops for op in old.ops for r in op.results):
+            return False  # tiled already
         for op in old.ops:
             self._decide(op)
         for op in old.ops:

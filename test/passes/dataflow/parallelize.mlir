@@ -1,0 +1,66 @@
+// RUN: headrace-opt %s -p parallelize --split-input-file | filecheck %s
+// RUN: headrace-opt %s -p 'parallelize{share=0.01}' --split-input-file | filecheck %s --check-prefix=FEW
+
+// A contraction is cut by columns, so that each unit keeps its share of the weights; a softmax only by rows.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.stage "matmul_0"(%{{.*}}, %{{.*}}) par [1 by 16, 0 by 4] :
+// CHECK:         dataflow.stage "softmax_0"(%{{.*}}) par [0 by 64] :
+// FEW-LABEL:   func.func @main(
+// FEW:           dataflow.stage "matmul_0"(%{{.*}}, %{{.*}}) par [1 by 8] :
+// FEW:           dataflow.stage "softmax_0"(%{{.*}}) :
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<64x256xf32>, %w: tensor<256x512xf32>) -> tensor<64x512xf32> {
+    %0 = dataflow.section "main_0"(%x, %w) : (tensor<64x256xf32>, tensor<256x512xf32>) -> tensor<64x512xf32> {
+    ^bb0(%1: tensor<64x256xf32>, %2: tensor<256x512xf32>):
+      %3 = dataflow.load %1 at 0 [256, 1] : tensor<64x256xf32> -> !dataflow.stream<tensor<64x256xf32>>
+      %4 = dataflow.buffer [64, 256] (%3 at 0 [256, 1]) to (at 0 [256, 1]) : (!dataflow.stream<tensor<64x256xf32>>) -> !dataflow.stream<tensor<64x256xf32>>
+      %5 = dataflow.load %2 at 0 [512, 1] : tensor<256x512xf32> -> !dataflow.stream<tensor<256x512xf32>>
+      %6 = dataflow.buffer [256, 512] (%5 at 0 [512, 1]) to (at 0 [512, 1]) : (!dataflow.stream<tensor<256x512xf32>>) -> !dataflow.stream<tensor<256x512xf32>>
+      %7 = dataflow.stage "matmul_0"(%4, %6) : (!dataflow.stream<tensor<64x256xf32>>, !dataflow.stream<tensor<256x512xf32>>) -> !dataflow.stream<tensor<64x512xf32>> {
+      ^bb0(%8: tensor<64x256xf32>, %9: tensor<256x512xf32>):
+        %10 = tensor.matmul %8, %9 : tensor<64x256xf32>, tensor<256x512xf32> -> tensor<64x512xf32>
+        dataflow.yield %10 : tensor<64x512xf32>
+      }
+      %8 = dataflow.buffer [64, 512] (%7 at 0 [512, 1]) to (at 0 [512, 1]) : (!dataflow.stream<tensor<64x512xf32>>) -> !dataflow.stream<tensor<64x512xf32>>
+      %9 = dataflow.stage "softmax_0"(%8) : (!dataflow.stream<tensor<64x512xf32>>) -> !dataflow.stream<tensor<64x512xf32>> {
+      ^bb0(%10: tensor<64x512xf32>):
+        %11 = tensor.softmax %10 {axis = 1 : i64} : tensor<64x512xf32> -> tensor<64x512xf32>
+        dataflow.yield %11 : tensor<64x512xf32>
+      }
+      %10 = dataflow.store (%9 at 0 [512, 1]) : (!dataflow.stream<tensor<64x512xf32>>) -> tensor<64x512xf32>
+      dataflow.yield %10 : tensor<64x512xf32>
+    }
+    func.return %0 : tensor<64x512xf32>
+  }
+}
+
+// -----
+
+// What cannot be cut stays on one unit, and a result of one number has no dims to cut.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.stage "cumsum_0"(%{{.*}}) :
+// CHECK:         dataflow.stage "reduce_sum_0"(%{{.*}}) :
+// FEW-LABEL:   func.func @main(
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<512xf32>) -> (tensor<512xf32>, tensor<f32>) {
+    %0, %1 = dataflow.section "main_0"(%x) : (tensor<512xf32>) -> (tensor<512xf32>, tensor<f32>) {
+    ^bb0(%2: tensor<512xf32>):
+      %3 = dataflow.load %2 at 0 [1] : tensor<512xf32> -> !dataflow.stream<tensor<512xf32>>
+      %4, %5 = dataflow.buffer [512] (%3 at 0 [1]) to (at 0 [1], at 0 [1]) : (!dataflow.stream<tensor<512xf32>>) -> (!dataflow.stream<tensor<512xf32>>, !dataflow.stream<tensor<512xf32>>)
+      %6 = dataflow.stage "cumsum_0"(%4) : (!dataflow.stream<tensor<512xf32>>) -> !dataflow.stream<tensor<512xf32>> {
+      ^bb0(%7: tensor<512xf32>):
+        %8 = tensor.cumsum %7 {axis = 0 : i64} : tensor<512xf32> -> tensor<512xf32>
+        dataflow.yield %8 : tensor<512xf32>
+      }
+      %7 = dataflow.stage "reduce_sum_0"(%5) : (!dataflow.stream<tensor<512xf32>>) -> !dataflow.stream<tensor<f32>> {
+      ^bb0(%8: tensor<512xf32>):
+        %9 = tensor.reduce_sum %8 {axes = array<i64: 0>, keepdims = false} : tensor<512xf32> -> tensor<f32>
+        dataflow.yield %9 : tensor<f32>
+      }
+      %8 = dataflow.store (%6 at 0 [1]) : (!dataflow.stream<tensor<512xf32>>) -> tensor<512xf32>
+      %9 = dataflow.store (%7 at 0 []) : (!dataflow.stream<tensor<f32>>) -> tensor<f32>
+      dataflow.yield %8, %9 : tensor<512xf32>, tensor<f32>
+    }
+    func.return %0, %1 : tensor<512xf32>, tensor<f32>
+  }
+}

@@ -1,0 +1,103 @@
+// RUN: headrace-opt %s -p size-buffers --split-input-file | filecheck %s
+
+// A reader in the order of the writer: two frames are held, one is read while the other is written.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.load {{.*}} [4 on 0 by 2]>
+// CHECK-NEXT:    dataflow.buffer [8, 6] {{.*}} {frames = 1, copies = 2} :
+// CHECK:         dataflow.stage "exp_0"
+// CHECK:         dataflow.buffer [8, 6] {{.*}} {frames = 1, copies = 2} :
+// CHECK-NEXT:    dataflow.stage "softmax_0"
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<8x6xf32>) -> tensor<8x6xf32> {
+    %0 = dataflow.section "main_0"(%x) : (tensor<8x6xf32>) -> tensor<8x6xf32> {
+    ^bb0(%1: tensor<8x6xf32>):
+      %2 = dataflow.load %1 at 0 [6, 1] : tensor<8x6xf32> -> !dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>
+      %3 = dataflow.buffer [8, 6] (%2 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>
+      %4 = dataflow.stage "exp_0"(%3) : (!dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]> {
+      ^bb0(%5: tensor<2x6xf32>):
+        %6 = tensor.exp %5 : tensor<2x6xf32> -> tensor<2x6xf32>
+        dataflow.yield %6 : tensor<2x6xf32>
+      }
+      %5 = dataflow.buffer [8, 6] (%4 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>
+      %6 = dataflow.stage "softmax_0"(%5) : (!dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]> {
+      ^bb0(%7: tensor<2x6xf32>):
+        %8 = tensor.softmax %7 {axis = 1 : i64} : tensor<2x6xf32> -> tensor<2x6xf32>
+        dataflow.yield %8 : tensor<2x6xf32>
+      }
+      %7 = dataflow.store (%6 at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>) -> tensor<8x6xf32>
+      dataflow.yield %7 : tensor<8x6xf32>
+    }
+    func.return %0 : tensor<8x6xf32>
+  }
+}
+
+// -----
+
+// A reader in another order, and one that repeats: the buffer holds all of it, in one frame.
+// CHECK-LABEL: func.func @main(
+// CHECK:         %[[E:.*]] = dataflow.stage "exp_0"
+// CHECK:         dataflow.buffer [8, 8] (%[[E]] at 0 [8, 1]) to (at 0 [1, 8]) :
+// CHECK-NEXT:    dataflow.stage "softmax_0"
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+    %0 = dataflow.section "main_0"(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32> {
+    ^bb0(%1: tensor<8x8xf32>):
+      %2 = dataflow.load %1 at 0 [8, 1] : tensor<8x8xf32> -> !dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>
+      %3 = dataflow.buffer [8, 8] (%2 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>
+      %4 = dataflow.stage "exp_0"(%3) : (!dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]> {
+      ^bb0(%5: tensor<2x8xf32>):
+        %6 = tensor.exp %5 : tensor<2x8xf32> -> tensor<2x8xf32>
+        dataflow.yield %6 : tensor<2x8xf32>
+      }
+      %5 = dataflow.buffer [8, 8] (%4 at 0 [8, 1]) to (at 0 [1, 8]) : (!dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>
+      %6 = dataflow.stage "softmax_0"(%5) : (!dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]> {
+      ^bb0(%7: tensor<2x8xf32>):
+        %8 = tensor.softmax %7 {axis = 1 : i64} : tensor<2x8xf32> -> tensor<2x8xf32>
+        dataflow.yield %8 : tensor<2x8xf32>
+      }
+      %7 = dataflow.store (%6 at 0 [8, 1]) : (!dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>) -> tensor<8x8xf32>
+      dataflow.yield %7 : tensor<8x8xf32>
+    }
+    func.return %0 : tensor<8x8xf32>
+  }
+}
+
+// -----
+
+// Two paths part and meet, and one of them waits for a whole tensor: the other's buffer grows until both fit, no more.
+// CHECK-LABEL: func.func @main(
+// CHECK:         %[[E:.*]] = dataflow.stage "exp_0"
+// CHECK:         %[[A:.*]] = dataflow.buffer [8, 6] (%[[E]] at 0 [6, 1]) to (at 0 [6, 1]) :
+// CHECK-NEXT:    %[[B:.*]] = dataflow.buffer [8, 6] (%[[E]] at 0 [6, 1]) to (at 0 [6, 1]) {frames = 1, copies = 4} :
+// CHECK-NEXT:    dataflow.stage "reduce_sum_0"(%[[A]])
+// CHECK:         dataflow.stage "div_0"(%[[B]], %{{.*}})
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<8x6xf32>) -> tensor<8x6xf32> {
+    %0 = dataflow.section "main_0"(%x) : (tensor<8x6xf32>) -> tensor<8x6xf32> {
+    ^bb0(%1: tensor<8x6xf32>):
+      %2 = dataflow.load %1 at 0 [6, 1] : tensor<8x6xf32> -> !dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>
+      %3 = dataflow.buffer [8, 6] (%2 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>
+      %4 = dataflow.stage "exp_0"(%3) : (!dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]> {
+      ^bb0(%5: tensor<2x6xf32>):
+        %6 = tensor.exp %5 : tensor<2x6xf32> -> tensor<2x6xf32>
+        dataflow.yield %6 : tensor<2x6xf32>
+      }
+      %5 = dataflow.buffer [8, 6] (%4 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<8x6xf32>>
+      %6 = dataflow.buffer [8, 6] (%4 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>
+      %7 = dataflow.stage "reduce_sum_0"(%5) : (!dataflow.stream<tensor<8x6xf32>>) -> !dataflow.stream<tensor<1x1xf32>> {
+      ^bb0(%8: tensor<8x6xf32>):
+        %9 = tensor.reduce_sum %8 {axes = array<i64: 0, 1>} : tensor<8x6xf32> -> tensor<1x1xf32>
+        dataflow.yield %9 : tensor<1x1xf32>
+      }
+      %8 = dataflow.buffer [1, 1] (%7 at 0 [1, 1]) to (at 0 [1, 1]) : (!dataflow.stream<tensor<1x1xf32>>) -> !dataflow.stream<tensor<1x1xf32>, [4 repeat]>
+      %9 = dataflow.stage "div_0"(%6, %8) : (!dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>, !dataflow.stream<tensor<1x1xf32>, [4 repeat]>) -> !dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]> {
+      ^bb0(%10: tensor<2x6xf32>, %11: tensor<1x1xf32>):
+        %12 = tensor.div %10, %11 : tensor<2x6xf32>, tensor<1x1xf32> -> tensor<2x6xf32>
+        dataflow.yield %12 : tensor<2x6xf32>
+      }
+      %10 = dataflow.store (%9 at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [4 on 0 by 2]>) -> tensor<8x6xf32>
+      dataflow.yield %10 : tensor<8x6xf32>
+    }
+    func.return %0 : tensor<8x6xf32>
+  }
+}
