@@ -1,7 +1,8 @@
 """`#machine.device<"name", {…}>`: a whole device in the module, so that a test is one text file.
 
-The dictionary is `Device.to_dict` with bare numbers. `#machine.device<"sn40l">` is short for a shipped device and
-prints in full.
+The dictionary is `Device.to_dict` with bare numbers. `#machine.device<"sn40l">` is short for a shipped device, and
+`#machine.device<"small", {base = "sn40l", pmu = {bytes = 4096}}>` for one that changes a few of its numbers; both
+print in full.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from headrace.dialects.machine.device import Device, device_names, load_device
+from headrace.dialects.machine.device import Device, device_names, load_device, merged
 from headrace.dialects.support.diagnostics import CompileError, nearest
 
 DEVICE_ATTRIBUTE = "machine.device"
@@ -64,6 +65,13 @@ def _shipped(name: str) -> Device:
     return load_device(name)
 
 
+def _changed(name: str, table: dict[str, Any]) -> Device:
+    """The device of a whole table, or of one that names a shipped `base` and what differs from it."""
+    if (base := table.pop("base", None)) is not None:
+        table = merged(_shipped(str(base)).to_dict(), table)
+    return Device.from_dict({**table, "name": name})
+
+
 @irdl_attr_definition
 class DeviceAttr(Data[Device]):
     """A device, all of it.
@@ -82,7 +90,7 @@ class DeviceAttr(Data[Device]):
             name = parser.parse_str_literal()
             table = _parse_value(parser) if parser.parse_optional_punctuation(",") else None
             try:
-                device = _shipped(name) if table is None else Device.from_dict({"name": name, **table})
+                device = _shipped(name) if table is None else _changed(name, table)
             except CompileError as error:
                 parser.raise_error(str(error), at)
             return device

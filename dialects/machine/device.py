@@ -396,13 +396,14 @@ def _strip(
     return out
 
 
-def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """A device table with the entries of another in place of its own."""
+    found = dict(base)
     for key, value in over.items():
-        old = merged.get(key)
+        old = found.get(key)
         both = isinstance(old, dict) and isinstance(value, dict) and key not in _NO_TABLE
-        merged[key] = _merge(cast("dict[str, Any]", old), cast("dict[str, Any]", value)) if both else value
-    return merged
+        found[key] = merged(cast("dict[str, Any]", old), cast("dict[str, Any]", value)) if both else value
+    return found
 
 
 def _units(cls: type[Any], path: str = "") -> dict[str, str]:
@@ -439,7 +440,7 @@ def _load(name_or_path: str | Path) -> tuple[dict[str, Any], dict[str, Basis]]:
         if basis.unit and expected and basis.unit != expected:
             found.add("bad-device", f"{path} is in '{basis.unit}'", fix=f"give it in '{expected}'", location=where)
     found.raise_if_any()
-    return {**_merge(base, table), "name": name}, bases
+    return {**merged(base, table), "name": name}, bases
 
 
 def load_device(name_or_path: str | Path) -> Device:

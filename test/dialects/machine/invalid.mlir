@@ -14,3 +14,8 @@ builtin.module attributes {machine.device = #machine.device<"/etc/passwd.toml">}
 
 // expected-error @below {{missing grid.columns}}
 builtin.module attributes {machine.device = #machine.device<"mine", {clock = 1.0e9, grid = {colums = 4}}>} {}
+
+// -----
+
+// expected-error @+1 {{there is no device 'sn40'}}
+builtin.module attributes {machine.device = #machine.device<"small", {base = "sn40", pmu = {bytes = 4096}}>} {}
