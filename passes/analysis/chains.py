@@ -7,7 +7,7 @@ norm) and gives a `Chain`, or the reason why it is none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -483,6 +483,6 @@ _ANCHORS: dict[str, Callable[[Operation], Found]] = {
 }
 
 
-def anchors() -> Iterable[str]:
+def anchors() -> frozenset[str]:
     """Names of the ops that recognisers start at."""
-    return _ANCHORS
+    return frozenset(_ANCHORS)

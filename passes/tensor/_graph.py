@@ -8,7 +8,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.traits import IsTerminator
 
 from headrace.dialects.support import locations
@@ -35,6 +35,22 @@ def blocks(module: ModuleOp) -> Iterator[Block]:
     """The body of each function, in order. Tensor programs have one block per function."""
     for func in functions(module):
         yield func.body.block
+
+
+class Numbers:
+    """Numbers attributes so that equal ones have equal numbers, from 0. Attributes are slow to hash, and equal ones are
+    mostly one object: it hashes an object once."""
+
+    def __init__(self) -> None:
+        self._of_equal: dict[Attribute, int] = {}
+        self._of_object: dict[int, tuple[int, Attribute]] = {}  # holds the object, so that its id stays its own
+
+    def __call__(self, attribute: Attribute) -> int:
+        found = self._of_object.get(id(attribute))
+        if found is None:
+            number = self._of_equal.setdefault(attribute, len(self._of_equal))
+            found = self._of_object[id(attribute)] = (number, attribute)
+        return found[0]
 
 
 def ops(block: Block) -> list[Operation]:

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation
 
 from headrace.dialects.support import locations
+from headrace.dialects.tensor.base import operands
 from headrace.passes.infra.base import Pass
 from headrace.passes.tensor import _graph
 
@@ -43,14 +44,11 @@ def merge_equal(block: Block) -> bool:
     """Merge equal ops of one block; True if any were."""
     first: dict[Any, Operation] = {}
     merged: dict[Operation, list[Operation]] = {}
-    numbers: dict[SSAValue, int] = {}
+    number = _graph.Numbers()
     for op in _graph.ops(block):
-        for result in op.results:
-            numbers[result] = len(numbers)
         if op.regions or _graph.is_terminator(op):
             continue
-        key = _key(op, numbers)
-        kept = first.setdefault(key, op)
+        kept = first.setdefault(_key(op, number), op)
         if kept is not op:
             merged.setdefault(kept, []).append(op)
             for old, new in zip(op.results, kept.results, strict=True):
@@ -62,15 +60,16 @@ def merge_equal(block: Block) -> bool:
     return bool(merged)
 
 
-def _key(op: Operation, numbers: dict[SSAValue, int]) -> Any:
-    operands = tuple(op.operands)
-    name = op.name
+def _key(op: Operation, number: _graph.Numbers) -> tuple[Any, ...]:
+    """Equal for ops that compute the same."""
+    name, properties = op.name, op.properties
+    inputs = [id(value) for value in operands(op)]
     if name in COMMUTATIVE:
-        left, right = operands
-        if numbers.get(right, -1) < numbers.get(left, -1):
-            operands = (right, left)
-    properties = op.properties
-    attributes = tuple(sorted(properties.items())) if len(properties) > 1 else tuple(properties.items())
-    if not operands:  # no operand says what the type is
-        return name, attributes, tuple(result.type for result in op.results)
-    return name, attributes, operands
+        inputs.sort()
+    attributes: list[Any] = []
+    if properties:
+        for key in sorted(properties) if len(properties) > 1 else properties:
+            attributes.append((key, number(properties[key])))
+    if not inputs:  # no operand says what the type is
+        attributes += [number(result.type) for result in op.results]
+    return name, *attributes, *inputs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -66,8 +66,9 @@ def erase_dead_symbols(module: ModuleOp) -> bool:
 
 
 def _named(op: Operation) -> str:
-    if isinstance(op, CallOp):
-        return op.callee.root_reference.data
-    if isinstance(op, WeightOp):
-        return op.key.data
+    kind = type(op)
+    if kind is CallOp:
+        return cast("CallOp", op).callee.root_reference.data
+    if kind is WeightOp:
+        return cast("WeightOp", op).key.data
     return ""

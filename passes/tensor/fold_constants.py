@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor import shapes
-from headrace.dialects.tensor.base import TensorOp, attributes_of, tt
+from headrace.dialects.tensor.base import TensorOp, attributes_of, operands, tt
 from headrace.dialects.tensor.storage import ConstantOp, RecipeOp, WeightOp, constant, recipe, recipes, weight
 from headrace.passes.analysis.derived import bytes_of, digest, key
 from headrace.passes.infra.base import Pass, option
@@ -22,6 +22,7 @@ from headrace.passes.tensor import _graph
 
 VIEWS = frozenset(f"tensor.{name}" for name in ("reshape", "transpose", "slice", "broadcast"))
 """Ops that cost nothing as they are: the mapping folds them into addresses."""
+SOURCES = frozenset((ConstantOp, WeightOp))
 READ_MOST = 1 << 16
 """Most elements of constants that one op may read to be folded."""
 WORK_MOST = 1 << 31
@@ -67,7 +68,15 @@ def fold(module: ModuleOp, max_elements: int, slack: int, journal: Journal | Non
 
 
 def _foldable(op: Operation) -> bool:
-    return isinstance(op, TensorOp) and not isinstance(op, ConstantOp | WeightOp) and not _graph.is_terminator(op)
+    return type(op) not in SOURCES and isinstance(op, TensorOp) and not _graph.is_terminator(op)
+
+
+def _reads_constants(op: Operation) -> bool:
+    """Whether every operand is a constant."""
+    for value in operands(op):  # noqa: SIM110 - asked of every op
+        if type(_graph.producer(value)) is not ConstantOp:
+            return False
+    return True
 
 
 def _fold_constants(block: Block, max_elements: int, journal: Journal | None) -> tuple[bool, set[Operation]]:
@@ -75,7 +84,7 @@ def _fold_constants(block: Block, max_elements: int, journal: Journal | None) ->
     changed = False
     failing: set[Operation] = set()
     for op in _graph.ops(block):
-        if not _foldable(op) or not all(isinstance(_graph.producer(x), ConstantOp) for x in op.operands):
+        if not _reads_constants(op) or not _foldable(op):
             continue
         reads = sum(tt(x).elements for x in op.operands)
         if reads > READ_MOST or any(tt(x).elements > max_elements for x in op.results):
@@ -156,7 +165,7 @@ class _Derivation:
         if not candidates:
             return False
         for op in self.block.ops:
-            if isinstance(op, WeightOp):
+            if type(op) is WeightOp:
                 self.loads.setdefault(op.key.data, []).append(op)
         while True:
             chains = [self.chain(value) for value in self.frontier(candidates)]
@@ -173,18 +182,22 @@ class _Derivation:
         """The ops that depend on weights and constants alone, in order, sources left out."""
         found: dict[Operation, None] = {}
         for op in self.block.ops:
-            if _foldable(op) and all(self.derivable(x, found) for x in op.operands):
+            if self.derives(op, found) and _foldable(op):
                 found[op] = None
         return found
 
-    def derivable(self, value: SSAValue, among: dict[Operation, None]) -> bool:
-        op = _graph.producer(value)
-        return op is not None and op not in self.kept and (isinstance(op, ConstantOp | WeightOp) or op in among)
+    def derives(self, op: Operation, among: dict[Operation, None]) -> bool:
+        """Whether every operand is a source, or made by an op that is `among` those that derive and not kept."""
+        for value in operands(op):
+            maker = _graph.producer(value)
+            if maker is None or (type(maker) not in SOURCES and (maker not in among or maker in self.kept)):
+                return False
+        return True
 
     def frontier(self, candidates: dict[Operation, None]) -> list[SSAValue]:
         """The results of candidates that the program needs as values. An op that is kept keeps those that use it."""
         for op in candidates:
-            if op not in self.kept and not all(self.derivable(x, candidates) for x in op.operands):
+            if op not in self.kept and not self.derives(op, candidates):
                 self.kept.add(op)
         return [
             result
@@ -239,8 +252,8 @@ class _Derivation:
             return f"its {size} bytes are more than the {limit} it comes from"
         work = 0
         for op in chain.steps:
-            operands, results = [tt(x) for x in op.operands], [tt(x) for x in op.results]
-            work += shapes.flops(op.name, attributes_of(op), operands, results)
+            inputs, results = [tt(x) for x in op.operands], [tt(x) for x in op.results]
+            work += shapes.flops(op.name, attributes_of(op), inputs, results)
         return f"it takes {work} operations to compute" if work > WORK_MOST else ""
 
     def needed_whole(self, name: str, chains: Iterable[_Chain]) -> bool:
@@ -284,7 +297,7 @@ class _Keys:
 
     def __init__(self, module: ModuleOp) -> None:
         self.recipes = recipes(module)
-        self.weights = {op.key.data for op in module.walk() if isinstance(op, WeightOp)} - self.recipes.keys()
+        self.weights = {op.key.data for op in module.walk() if type(op) is WeightOp} - self.recipes.keys()
 
     def free_for(self, name: str, made: RecipeOp) -> bool:
         """Whether a key is free, or taken by a recipe of the same value."""

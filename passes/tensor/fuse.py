@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from headrace.dialects.support import locations
 from headrace.dialects.tensor.base import tt
 from headrace.dialects.tensor.storage import LiteralAttr, constant
-from headrace.passes.analysis.chains import HALVES, Chain, Reshaped, recognise
+from headrace.passes.analysis.chains import HALVES, Chain, Reshaped, anchors, recognise
 from headrace.passes.infra.base import Pass, option
 from headrace.passes.infra.rewriting import Journal
 from headrace.passes.tensor import _graph
@@ -42,9 +42,10 @@ class FusePass(Pass):
 def fuse(module: ModuleOp, *, round_once: bool = False, journal: Journal | None = None) -> bool:
     """Fuse all chains of a module; `journal` takes the reasons where an anchor is no chain. True if any was fused."""
     changed = False
+    names = anchors()
     for block in _graph.blocks(module):
         order = {op: i for i, op in enumerate(block.ops)}
-        for op in list(order):
+        for op in [op for op in order if op.name in names]:
             anchor: Operation | None = op
             while anchor is not None and anchor.parent is not None:
                 anchor = _fuse_at(anchor, order, round_once, journal)
