@@ -109,8 +109,9 @@ class SectionPlan:
     def _offchip_gather(self, op: Operation) -> bool:
         if op.name != "tensor.gather" or attributes_of(op).get("axis", 0) != 0:
             return False
-        table = resolve(op.operands[0], self.is_own)
-        if self.is_own(table.root) or not table.contiguous or table.view.offset or table.shape != tt(table.root).shape:
+        table = resolve(op.operands[0])
+        whole = table.contiguous and not table.view.offset and table.shape == tt(table.root).shape
+        if not whole or not self._is_external(table.root):
             return False
         source = _Source(tt(op.results[0]))
         self.sources[op.results[0]] = source

@@ -166,6 +166,20 @@ func.func @main(%i: tensor<2x3xi64>) -> (tensor<2x3x4xf32>, tensor<100x2x3xf32>)
 
 // -----
 
+// A table that is put together of computed values is on chip.
+// CHECK-LABEL: func.func @main(
+// CHECK:         %[[B:.*]] = dataflow.buffer [4, 2] (%{{.*}} at 0 [2, 1], %{{.*}} at 4 [2, 1])
+// CHECK:         dataflow.stage "gather_0"(%[[B]], %{{.*}})
+func.func @main(%x: tensor<2x2xf32>, %i: tensor<3xi64>) -> tensor<3x2xf32> {
+  %0 = tensor.exp %x : tensor<2x2xf32> -> tensor<2x2xf32>
+  %1 = tensor.neg %x : tensor<2x2xf32> -> tensor<2x2xf32>
+  %c = tensor.concat %0, %1 {axis = 0 : i64} : tensor<2x2xf32>, tensor<2x2xf32> -> tensor<4x2xf32>
+  %2 = tensor.gather %c, %i {axis = 0 : i64} : tensor<4x2xf32>, tensor<3xi64> -> tensor<3x2xf32>
+  return %2 : tensor<3x2xf32>
+}
+
+// -----
+
 // Rows of a state are written where it lies, after what reads the old ones and before what reads the new ones.
 // CHECK-LABEL: func.func @main(
 // CHECK-NEXT:    %[[E:.*]] = dataflow.section "main_0"(%x)
