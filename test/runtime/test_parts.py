@@ -176,6 +176,15 @@ def test_merging_windows() -> None:
     merged_equals_tiles(unit(body, out), [((2, 2),), (None,)], [((2, 1),)], (5,))
 
 
+def test_merging_channels_of_a_grouped_convolution() -> None:
+    """Sites hold two channels of a depthwise convolution each."""
+    body = Body([TT((1, 2, 5, 5), "f32"), TT((2, 1, 3, 3), "f32")])
+    out = body.op("conv", 0, 1, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), groups=2, accumulate="f32")
+    merged_equals_tiles(unit(body, out), [((1, 2),), ((0, 2),)], [((1, 2),)], (3,))
+    with pytest.raises(Unmergeable):  # the same filters for every block of channels
+        merge_body(unit(body, out), [((1, 2),), (None,)], [((1, 2),)], (2,))
+
+
 def test_what_does_not_merge_says_why() -> None:
     body = Body([TT((4, 6), "f32"), TT((4, 6), "f32")])
     out = body.op("add", 0, 1)
