@@ -159,8 +159,8 @@ def _varying(steps: Sequence[Step], start: int, period: int, count: int) -> set[
     """Offsets of steps whose details differ between iterations and that need nothing from inside their iteration."""
     outside: set[int] = set()
     for t in range(period):
-        details = {steps[start + k * period + t].detail for k in range(count)}
-        if len(details) == 1:
+        detail = steps[start + t].detail
+        if all(steps[i].detail == detail for i in range(start + t, start + t + count * period, period)):
             continue
         inner = False
         for k in range(count):
@@ -190,7 +190,16 @@ def _agrees(
     sources: dict[int, tuple[tuple[int, int] | None, ...]],
     outside: set[int],
 ) -> bool:
-    return all(
-        steps[low + t].detail == steps[pattern + t].detail and _sources(steps, low, period, t, outside) == wanted
-        for t, wanted in sources.items()
-    )
+    """Whether the details and sources of the iteration from `low` are those of the iteration from `pattern`."""
+    high = low + period
+    for t, wanted in sources.items():
+        step = steps[low + t]
+        if step.detail != steps[pattern + t].detail:
+            return False
+        for (made, result), source in zip(step.operands, wanted, strict=True):
+            if source is not None:
+                if made != low + source[0] or result != source[1]:
+                    return False
+            elif low <= made < high and made - low not in outside:
+                return False
+    return True

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 from xdsl.context import Context
 from xdsl.dialects.builtin import LocationAttr, ModuleOp, NameLoc, StringAttr
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from headrace.dialects.support import locations
+from headrace.dialects.tensor.base import operands
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp
 from headrace.passes.analysis.repeats import Repeat, Step, repeats, stretches
 from headrace.passes.infra.base import Pass, option
@@ -86,28 +87,21 @@ class _Kinds:
     """Numbers for what ops compute: name, attributes and types; equal numbers mean equal in all of these."""
 
     def __init__(self) -> None:
-        self.types: dict[Attribute, int] = {}
-        self.of_value: dict[SSAValue, int] = {}
+        self.number = _graph.Numbers()
         self.kinds: dict[Any, int] = {}
 
-    def type(self, value: SSAValue) -> int:
-        found = self.of_value.get(value)
-        if found is None:
-            found = self.of_value[value] = self.types.setdefault(value.type, len(self.types))
-        return found
-
-    def of(self, op: Operation) -> tuple[int, Any]:
+    def of(self, op: Operation) -> tuple[int, tuple[int, ...]]:
         """The kind of an op and its detail, which is not part of it."""
+        number, properties = self.number, op.properties
         names = DETAILS.get(op.name, ())
-        attributes = tuple((key, op.properties[key]) for key in sorted(op.properties) if key not in names)
-        detail = tuple(op.properties.get(name) for name in names)
-        unique = id(op) if op.regions or isinstance(op, CallOp) else None
+        attributes = [(key, number(properties[key])) for key in sorted(properties) if key not in names]
+        detail = tuple([number(properties[name]) for name in names])
         key = (
             op.name,
-            attributes,
-            tuple(self.type(x) for x in op.operands),
-            tuple(self.type(x) for x in op.results),
-            unique,
+            tuple(attributes),
+            tuple([number(x.type) for x in operands(op)]),
+            tuple([number(x.type) for x in op.results]),
+            id(op) if op.regions or isinstance(op, CallOp) else None,
         )
         return self.kinds.setdefault(key, len(self.kinds)), detail
 
@@ -139,31 +133,30 @@ def _steps(block: Block, kinds: _Kinds) -> tuple[list[Operation], list[Step]]:
     they float to where they are needed."""
     ops: list[Operation] = []
     steps: list[Step] = []
-    outer: dict[SSAValue, int] = {}
-    made: dict[SSAValue, tuple[int, int]] = {}
-    floating: set[SSAValue] = set(block.args)
+    made: dict[int, tuple[int, int]] = {}  # by the id of the value: values are slow to hash
+    floating = {id(value) for value in block.args}
     for op in block.ops:
         if _floats(op, floating):
-            floating.update(op.results)
+            floating.update([id(result) for result in op.results])
             continue
         if _graph.is_terminator(op):
             continue
-        operands = tuple(made.get(x) or (-1, outer.setdefault(x, len(outer))) for x in op.operands)
+        sources = tuple([made.get(id(x)) or made.setdefault(id(x), (-1, len(made))) for x in operands(op)])
         for result in op.results:
-            made[result] = (len(ops), result.index)
+            made[id(result)] = (len(ops), result.index)
         kind, detail = kinds.of(op)
         ops.append(op)
-        steps.append(Step(kind, detail, operands))
+        steps.append(Step(kind, detail, sources))
     return ops, steps
 
 
-def _floats(op: Operation, floating: set[SSAValue]) -> bool:
-    """Whether an op is a source, or looks at a part of something that floats, at known positions."""
-    if isinstance(op, WeightOp | ConstantOp):
+def _floats(op: Operation, floating: set[int]) -> bool:
+    """Whether an op is a source, or looks at a part of something that floats (by id), at known positions."""
+    if type(op) in (WeightOp, ConstantOp):
         return True
     if op.name == "tensor.gather":
-        return op.operands[0] in floating and _graph.literal(op.operands[1]) is not None
-    return op.name in ("tensor.slice", "tensor.reshape") and op.operands[0] in floating
+        return id(op.operands[0]) in floating and _graph.literal(op.operands[1]) is not None
+    return op.name in ("tensor.slice", "tensor.reshape") and id(op.operands[0]) in floating
 
 
 def _layers(ops: Sequence[Operation], found: Repeat) -> Layers:
@@ -220,25 +213,28 @@ def _prepend(layers: Layers, kinds: _Kinds) -> bool:
 def _order(block: Block, layers: Layers) -> list[Operation | int]:
     """An order of the block in which each iteration is one node, as near to the old one as it goes; empty when there is
     none because something outside both needs an iteration and is needed by it."""
-    node_of: dict[Operation, int] = {}
+    node_of: dict[int, int] = {}  # by the id of the op, as below: ops are slow to hash
     nodes: list[Operation | int] = []
-    group = {op: k for k, iteration in enumerate(layers.iterations) for op in iteration}
+    group = {id(op): k for k, iteration in enumerate(layers.iterations) for op in iteration}
     number: dict[int, int] = {}
-    for op in block.ops:
-        k = group.get(op)
+    ops = _graph.ops(block)
+    for op in ops:
+        k = group.get(id(op))
         if k is None or k not in number:
             if k is not None:
                 number[k] = len(nodes)
-            node_of[op] = len(nodes)
+            node_of[id(op)] = len(nodes)
             nodes.append(op if k is None else k)
         else:
-            node_of[op] = number[k]
+            node_of[id(op)] = number[k]
     needs: list[set[int]] = [set() for _ in nodes]
     needed: list[list[int]] = [[] for _ in nodes]
-    for op, node in node_of.items():
-        for value in op.operands:
-            if isinstance(value, OpResult) and node_of[value.op] != node:
-                needs[node].add(node_of[value.op])
+    for op in ops:
+        node = node_of[id(op)]
+        for value in operands(op):
+            maker = _graph.producer(value)
+            if maker is not None and node_of[id(maker)] != node:
+                needs[node].add(node_of[id(maker)])
     for node, found in enumerate(needs):
         for other in found:
             needed[other].append(node)
@@ -280,11 +276,11 @@ def outline(module: ModuleOp, func: FuncOp, layers: Layers) -> FuncOp:
 def _token(value: SSAValue) -> Any:
     """Equal for values that are surely equal."""
     op = _graph.producer(value)
-    if isinstance(op, ConstantOp):
+    if type(op) is ConstantOp:
         return op.value
-    if isinstance(op, WeightOp):
+    if type(op) is WeightOp:
         return op.key.data
-    return value
+    return id(value)
 
 
 def _parameters(layers: Layers) -> tuple[list[list[SSAValue]], dict[tuple[int, int], int | SSAValue]]:
@@ -297,8 +293,8 @@ def _parameters(layers: Layers) -> tuple[list[list[SSAValue]], dict[tuple[int, i
         for o, source in enumerate(sources):
             if source is not None:
                 continue
-            values = [iteration[i].operands[o] for iteration in layers.iterations]
-            tokens = tuple(_token(value) for value in values)
+            values = [operands(iteration[i])[o] for iteration in layers.iterations]
+            tokens = tuple([_token(value) for value in values])
             shared = len(set(tokens)) == 1 and isinstance(_graph.producer(values[0]), WeightOp | ConstantOp)
             if shared:
                 slots[i, o] = values[0]
@@ -314,10 +310,10 @@ def _results(layers: Layers) -> list[tuple[int, int]]:
     """The (op, result) that some iteration shows to the outside."""
     found: dict[tuple[int, int], None] = {}
     for iteration in layers.iterations:
-        mine = set(iteration)
+        mine = {id(op) for op in iteration}
         for i, op in enumerate(iteration):
             for result in op.results:
-                if any(use.operation not in mine for use in result.uses):
+                if any(id(use.operation) not in mine for use in result.uses):
                     found[i, result.index] = None
     return sorted(found)
 
@@ -338,15 +334,15 @@ def _function(
     shared: dict[Any, SSAValue] = {}
     copies: list[Operation] = []
     for i, op in enumerate(template):
-        operands: list[SSAValue] = []
+        inputs: list[SSAValue] = []
         for o, source in enumerate(layers.sources[i]):
             if source is not None:
-                operands.append(copies[source[0]].results[source[1]])
+                inputs.append(copies[source[0]].results[source[1]])
                 continue
             slot = slots[i, o]
-            operands.append(body.args[slot] if isinstance(slot, int) else _copy(slot, shared, body))
+            inputs.append(body.args[slot] if isinstance(slot, int) else _copy(slot, shared, body))
         copy = op.clone_without_regions(clone_operands=False)
-        copy.operands = operands
+        copy.operands = inputs
         copy.location = _inner(i, layers, sites)
         copies.append(copy)
         body.add_op(copy)
