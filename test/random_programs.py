@@ -457,7 +457,8 @@ def _layers(m: _Maker) -> Sequence[SSAValue]:
     return [x]
 
 
-STEPS: Mapping[str, tuple[Callable[[_Maker], Sequence[SSAValue]], int]] = {
+Step = tuple[Callable[[_Maker], Sequence[SSAValue]], int]
+STEPS: Mapping[str, Step] = {
     "binary": (_binary, 6),
     "unary": (_unary, 5),
     "compare": (_compare, 2),
@@ -490,22 +491,29 @@ STEPS: Mapping[str, tuple[Callable[[_Maker], Sequence[SSAValue]], int]] = {
 
 
 def random_program(
-    seed: int, *, steps: int = 10, kinds: Sequence[str] = (), dtype: str = "f32", dead: bool = False
+    seed: int,
+    *,
+    steps: int = 10,
+    kinds: Sequence[str] = (),
+    dtype: str = "f32",
+    dead: bool = False,
+    more: Mapping[str, Step] | None = None,
 ) -> Program:
-    """A program of about `steps` steps of the given `kinds` (keys of `STEPS`; all when none is given). With `dead`, ops
-    that no result needs stay."""
+    """A program of about `steps` steps of the given `kinds` (keys of `STEPS` and `more`; all when none is given). With
+    `dead`, ops that no result needs stay."""
     m = _Maker(random.Random(seed), dtype)
     for _ in range(m.random.randint(1, 2)):
         shape = [m.random.choice(SIZES) for _ in range(m.random.choice((1, 2, 2, 3, 3, 4)))]
         m.values.append(m.argument(m.array(shape), dtype))
-    names = list(kinds or STEPS)
-    weights = [STEPS[name][1] for name in names]
+    all_steps = {**STEPS, **(more or {})}
+    names = list(kinds or all_steps)
+    weights = [all_steps[name][1] for name in names]
     done = tried = 0
     while done < steps and tried < 20 * steps:
         tried += 1
         m.prefix = ""
         try:
-            m.values += STEPS[m.random.choices(names, weights)[0]][0](m)
+            m.values += all_steps[m.random.choices(names, weights)[0]][0](m)
             done += 1
         except _Declined:
             continue

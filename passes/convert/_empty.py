@@ -28,12 +28,14 @@ def drop_unused(block: Block) -> bool:
     return found
 
 
-def settle_empty(block: Block, found: Collector) -> None:
+def settle_empty(block: Block, found: Collector) -> bool:
     """Give results without elements as constants, and results of ops that read tensors without elements as what those
-    ops make of nothing. What depends on other values as well is refused."""
-    for op in list(block.ops):
-        if isinstance(op, TensorOp) and not isinstance(op, Storage):
-            _settle(op, block, found)
+    ops make of nothing; whether there were any. What depends on other values as well is refused."""
+    ops = [op for op in block.ops if isinstance(op, TensorOp) and not isinstance(op, Storage)]
+    about = [op for op in ops if any(is_empty(v) for v in (*op.operands, *op.results))]
+    for op in about:
+        _settle(op, block, found)
+    return bool(about)
 
 
 def _settle(op: Operation, block: Block, found: Collector) -> None:

@@ -55,8 +55,8 @@ class _Function:
         self.name = function.sym_name.data
         self.block = function.body.block
 
-    def run(self) -> None:
-        """Rewrite it."""
+    def run(self) -> bool:
+        """Rewrite it; whether anything changed."""
         self.claimed: dict[SSAValue, SSAValue] = {}  # values and whose memory they are written into
         self.copied: set[SSAValue] = set()  # results that must not share memory with what they are views of
         if self.name != "main":
@@ -73,6 +73,7 @@ class _Function:
                 for value in segment.end.operands:
                     self._export(value, segment)
         self._rewrite()
+        return [op.name for op in self.ops] != [op.name for op in self.block.ops]
 
     def _settle_results(self) -> None:
         """Copy what a private function returns of its arguments, so that no result of a call shares memory with an
@@ -269,12 +270,12 @@ class ConvertTensorToDataflowPass(Pass):
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         functions = [op for op in module.body.block.ops if isinstance(op, func.FuncOp) and op.body.blocks]
         found = Collector()
+        changed = False
         for function in functions:
-            settle_empty(function.body.block, found)
-            drop_unused(function.body.block)
+            changed |= settle_empty(function.body.block, found)
+            changed |= drop_unused(function.body.block)
         found.raise_if_any()
         ownership = Ownership(module)
-        rewrites = [_Function(function, module, ownership) for function in functions]
-        for rewrite in rewrites:
-            rewrite.run()
-        return bool(functions)
+        for rewrite in [_Function(function, module, ownership) for function in functions]:
+            changed |= rewrite.run()
+        return changed

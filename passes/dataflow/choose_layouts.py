@@ -76,6 +76,8 @@ def _channels_last(buffer: BufferOp) -> bool:
         if found is None:
             return False
         ports.append(found)
+    if last == shape and ports == [view for _, view in buffer.ports]:
+        return False
     outs = [r.type for r in buffer.outs]
     new = _rebuilt(buffer, last, ports, outs)  # pyright: ignore[reportArgumentType]
     block = buffer.parent_block()
