@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr, i32
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.ops import ConfigOp, UnitOp
+from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
 from headrace.passes.analysis.pairs import flow_pairs, words_per_cycle
 from headrace.passes.analysis.placement import Group, Net, Placement, PlacementProblem, solve_placement
@@ -37,7 +38,13 @@ def place(config: ConfigOp, device: Device, seed: int, moves: int) -> Placement:
         found = solve_placement(problem_of(config, device), seed, None if moves < 0 else moves)
     except CompileError as error:
         raise CompileError.many(
-            Diagnostic(d.code, f"place: config @{config.sym_name.data}: {d.what}", d.why, d.fix, d.location)
+            Diagnostic(
+                d.code,
+                f"place: config @{config.sym_name.data}: {d.what}",
+                d.why,
+                d.fix,
+                d.location or locations.of(config),
+            )
             for d in error.diagnostics
         ) from None
     for unit, at in zip(config.units, found.positions, strict=True):

@@ -14,6 +14,7 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.attributes import RoutesAttr
 from headrace.dialects.rdu.ops import ConfigOp, FlowOp, PcuOp, UnitOp
 from headrace.dialects.rdu.routes import Routes, ways_of
+from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
 from headrace.passes.analysis.pairs import Ints, flow_pairs, words_per_cycle
 from headrace.passes.analysis.routing import Flow, Routing, RoutingProblem, solve_routing
@@ -46,7 +47,13 @@ def route(config: ConfigOp, device: Device, reroutes: int, overload: bool) -> Ro
         )
     except CompileError as error:
         raise CompileError.many(
-            Diagnostic(d.code, f"route: config @{config.sym_name.data}: {d.what}", d.why, d.fix, d.location)
+            Diagnostic(
+                d.code,
+                f"route: config @{config.sym_name.data}: {d.what}",
+                d.why,
+                d.fix,
+                d.location or locations.of(config),
+            )
             for d in error.diagnostics
         ) from None
     ways: list[list[Ints]] = [[np.zeros(0, np.int64)] * len(p) for p in pairs]

@@ -1,0 +1,90 @@
+// A body that one compute unit cannot hold becomes a chain of units, joined by flows of the values between them.
+// RUN: headrace-opt %s -p split-to-units | filecheck %s
+
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+
+// The tail of a contraction takes the bias; gelu is too much for it. What a later unit needs of the inputs flows straight
+// to it, and the value between them steps with the units' own loops.
+// CHECK-LABEL: rdu.config @ffn
+// CHECK:       rdu.pcu @ffn.0 systolic x 2 (%[[X:.*]]: tensor<4x4xf32>, %[[W:.*]]: tensor<4x4xf32>, %[[B:.*]]: tensor<4xf32>) {
+// CHECK-NEXT:    %[[M:.*]] = tensor.matmul %[[X]], %[[W]]
+// CHECK-NEXT:    %[[A:.*]] = tensor.add %[[M]], %[[B]]
+// CHECK-NEXT:    rdu.yield %[[A]] : tensor<4x4xf32>
+// CHECK:       rdu.pcu @ffn.1 simd x 2 (%[[IN:.*]]: tensor<4x4xf32>, %[[R:.*]]: tensor<4x4xf32>) {
+// CHECK-NEXT:    %[[G:.*]] = tensor.gelu %[[IN]]
+// CHECK-NEXT:    tensor.add %[[G]], %[[R]]
+// CHECK:       rdu.flow @xs -> @ffn.0 carries tensor<4x4xf32> time [2 on 0 by 4] space [2 repeat] from at 0 [4, 1]
+// CHECK:       rdu.flow @ffn.0 -> @ffn.1 carries tensor<4x4xf32> time [2 on 0 by 4] space [2 on 1 by 4]
+// CHECK-NEXT:  rdu.flow @rs -> @ffn.1:1 carries tensor<4x4xf32> time [2 on 0 by 4] space [2 on 1 by 4] from at 0 [8, 1]
+// CHECK-NEXT:  rdu.flow @ffn.1 -> @store carries tensor<4x4xf32> time [2 on 0 by 4] space [2 on 1 by 4] to at 0 [8, 1]
+// CHECK-NOT:   @ffn {{simd|systolic}}
+rdu.config @ffn virtual ("x" in tensor<8x4xf32>, "w" in tensor<4x8xf32>, "b" in tensor<8xf32>, "r" in tensor<8x8xf32>, "y" out tensor<8x8xf32>) {
+  rdu.agcu @load_x load param 0
+  rdu.pmu @xs tensor<8x4xf32>
+  rdu.flow @load_x -> @xs carries tensor<8x4xf32> from at 0 [4, 1] to at 0 [4, 1]
+  rdu.agcu @load_w load param 1
+  rdu.pmu @ws tensor<4x8xf32>
+  rdu.flow @load_w -> @ws carries tensor<4x8xf32> from at 0 [8, 1] to at 0 [8, 1]
+  rdu.agcu @load_b load param 2
+  rdu.pmu @bs tensor<8xf32>
+  rdu.flow @load_b -> @bs carries tensor<8xf32> from at 0 [1] to at 0 [1]
+  rdu.agcu @load_r load param 3
+  rdu.pmu @rs tensor<8x8xf32>
+  rdu.flow @load_r -> @rs carries tensor<8x8xf32> from at 0 [8, 1] to at 0 [8, 1]
+  rdu.pcu @ffn systolic x 2 (%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %b: tensor<4xf32>, %r: tensor<4x4xf32>) {
+    %0 = tensor.matmul %x, %w : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %1 = tensor.add %0, %b : tensor<4x4xf32>, tensor<4xf32> -> tensor<4x4xf32>
+    %2 = tensor.gelu %1 : tensor<4x4xf32> -> tensor<4x4xf32>
+    %3 = tensor.add %2, %r : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    rdu.yield %3 : tensor<4x4xf32>
+  }
+  rdu.flow @xs -> @ffn carries tensor<4x4xf32> time [2 on 0 by 4] space [2 repeat] from at 0 [4, 1]
+  rdu.flow @ws -> @ffn:1 carries tensor<4x4xf32> time [2 repeat] space [2 on 1 by 4] from at 0 [8, 1]
+  rdu.flow @bs -> @ffn:2 carries tensor<4xf32> time [2 repeat] space [2 on 0 by 4] from at 0 [1]
+  rdu.flow @rs -> @ffn:3 carries tensor<4x4xf32> time [2 on 0 by 4] space [2 on 1 by 4] from at 0 [8, 1]
+  rdu.agcu @store store param 4
+  rdu.flow @ffn -> @store carries tensor<4x4xf32> time [2 on 0 by 4] space [2 on 1 by 4] to at 0 [8, 1]
+}
+
+// Every reduction has a unit of its own; constants go with the ops that use them, and both results leave where they arise.
+// CHECK-LABEL: rdu.config @rows
+// CHECK:       rdu.pcu @f.0 simd (%{{.*}}: tensor<2x4xf32>) {
+// CHECK-NEXT:    tensor.softmax
+// CHECK:       rdu.pcu @f.1 simd (%[[P:.*]]: tensor<2x4xf32>) {
+// CHECK-NEXT:    %[[C:.*]] = tensor.constant dense<2.000000e+00>
+// CHECK-NEXT:    %[[S:.*]] = tensor.reduce_sum %[[P]]
+// CHECK-NEXT:    tensor.mul %[[S]], %[[C]]
+// CHECK:       rdu.flow @f.0 -> @f.1 carries tensor<2x4xf32>{{$}}
+// CHECK:       rdu.flow @f.0 -> @store carries tensor<2x4xf32>
+// CHECK:       rdu.flow @f.1 -> @store.1 carries tensor<2x1xf32>
+rdu.config @rows virtual ("x" in tensor<2x4xf32>, "y" out tensor<2x4xf32>, "z" out tensor<2x1xf32>) {
+  rdu.agcu @load_x load param 0
+  rdu.pcu @f simd (%x: tensor<2x4xf32>) {
+    %c = tensor.constant dense<2.0> : tensor<f32>
+    %0 = tensor.softmax %x : tensor<2x4xf32> -> tensor<2x4xf32>
+    %1 = tensor.reduce_sum %0 {axes = array<i64: 1>, keepdims = true} : tensor<2x4xf32> -> tensor<2x1xf32>
+    %2 = tensor.mul %1, %c : tensor<2x1xf32>, tensor<f32> -> tensor<2x1xf32>
+    rdu.yield %0, %2 : tensor<2x4xf32>, tensor<2x1xf32>
+  }
+  rdu.flow @load_x -> @f carries tensor<2x4xf32> from at 0 [4, 1]
+  rdu.agcu @store store param 1
+  rdu.flow @f -> @store carries tensor<2x4xf32> to at 0 [4, 1]
+  rdu.agcu @store.1 store param 2
+  rdu.flow @f:1 -> @store.1 carries tensor<2x1xf32> to at 0 [1, 1]
+}
+
+// What fits stays as it is.
+// CHECK-LABEL: rdu.config @small
+// CHECK:       rdu.pcu @f simd
+rdu.config @small virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+  rdu.agcu @load_x load param 0
+  rdu.pcu @f simd (%x: tensor<4xf32>) {
+    %0 = tensor.neg %x : tensor<4xf32> -> tensor<4xf32>
+    %1 = tensor.relu %0 : tensor<4xf32> -> tensor<4xf32>
+    rdu.yield %1 : tensor<4xf32>
+  }
+  rdu.flow @load_x -> @f carries tensor<4xf32> from at 0 [1]
+  rdu.agcu @store store param 1
+  rdu.flow @f -> @store carries tensor<4xf32> to at 0 [1]
+}
+}
