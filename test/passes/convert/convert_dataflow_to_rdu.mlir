@@ -53,9 +53,9 @@ func.func @main(%x: tensor<8x4xf32> {tensor.name = "x"}) -> tensor<8x6xf32> attr
 // A shared layer is one config launched once a call. Dense slices become offsets into the region they are of, and the
 // parts of a concatenation are written where they belong.
 builtin.module attributes {machine.device = #machine.device<"sn40l">} {
-// CHECK:       rdu.config @layer
+// CHECK-LABEL: rdu.config @layer
 // CHECK-NOT:   rdu.config
-// CHECK-LABEL: rdu.program @main {
+// CHECK:       rdu.program @main {
 // CHECK-NEXT:    rdu.region @x input tensor<4x8xf32>
 // CHECK-NEXT:    rdu.region @main.concat output tensor<4x8xf32>
 // CHECK-NEXT:    rdu.region @w0 weight tensor<8xf32> key "w0"
@@ -101,7 +101,7 @@ builtin.module attributes {machine.device = #machine.device<"sn10">} {
 // CHECK-NEXT:    rdu.agcu @scatter scatter param 3
 // CHECK-NEXT:    rdu.flow @load_at -> @scatter carries tensor<1xi64> from at 0 [1]
 // CHECK-NEXT:    rdu.flow @gather -> @scatter:1 carries tensor<1x4xf32>
-// CHECK-LABEL: rdu.program @main states {{\[\["past", "present"\]\]}} {
+// CHECK:       rdu.program @main states {{\[\["past", "present"\]\]}} {
 // CHECK:         rdu.region @past state tensor<8x4xf32>
 // CHECK:         rdu.port input "past" tensor<8x4xf32> in @past
 // CHECK:         rdu.port output "present" tensor<8x4xf32> in @past
