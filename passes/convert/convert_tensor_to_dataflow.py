@@ -180,7 +180,7 @@ class _Function:
         self.new: list[Operation] = []
         for op in self.ops:
             if isinstance(op, WeightOp | ConstantOp):
-                self._add(op.clone(), op)
+                self._add(op, op)
         number = 0
         for segment in self.segments:
             if segment.ops or segment.exports:
