@@ -177,4 +177,16 @@ def _result_types(module: ModuleOp) -> list[Attribute]:
 
 
 def _count(module: ModuleOp) -> Counter[str]:
-    return Counter(op.name for op in module.walk())
+    """How many ops of each name there are. A loop of its own: it is taken after every pass, and `module.walk` passes each
+    op up through every level."""
+    names = [module.name]
+    regions = [*module.regions]
+    while regions:
+        for block in regions.pop().blocks:
+            op = block.first_op
+            while op is not None:
+                names.append(op.name)
+                if op.regions:
+                    regions += op.regions
+                op = op.next_op
+    return Counter(names)
