@@ -9,9 +9,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.ops import AgcuOp, FlowOp, PcuOp, PmuOp, UnitOp
-from headrace.dialects.support import dtypes
 from headrace.dialects.support.access import Loop, Stream, View
 from headrace.dialects.tensor.base import tt
 
@@ -93,12 +91,3 @@ def flow_pairs(flow: FlowOp, units: dict[str, UnitOp]) -> Ints:
     # any address generator reaches any address: the longer side is dealt out over the shorter
     count = max(len(side) for side in sides)
     return np.stack([np.resize(side, count) for side in sides], axis=1)
-
-
-def words_per_cycle(flow: FlowOp, pairs: Ints, cycles: float, device: Device) -> float:
-    """Vector words that one pair of the flow carries per cycle on average, over a run of `cycles`: the tiles of a site,
-    shared by the memory units that hold them."""
-    stream = flow.stream.stream
-    words = stream.steps * -(-stream.tile_elements * dtypes.byte_size(stream.dtype) // device.network.link_bytes)
-    share = stream.sites / max(1, len(pairs))
-    return min(1.0, words * min(1.0, share) / max(cycles, 1.0))

@@ -1,49 +1,91 @@
-"""Cycles of units and configs, by the analytic model: what bounds a section, from its units alone."""
+"""Cycles and words of a config by the analytic model: what bounds a section, and how much each flow carries."""
 
 from __future__ import annotations
 
-from headrace.dialects.machine.cost import agcu_cycles, sram_cycles
+from functools import cached_property
+from math import prod
+
+from headrace.dialects.machine.cost import agcu_cycles, words_of
 from headrace.dialects.machine.device import Device
-from headrace.dialects.rdu.ops import AgcuOp, ConfigOp, FlowOp, PcuOp, UnitOp
+from headrace.dialects.rdu.cost import body_cost, feed
+from headrace.dialects.rdu.ops import AgcuOp, ConfigOp, FlowOp, PcuOp, PmuOp, UnitOp
 from headrace.dialects.support import dtypes
+from headrace.dialects.support.access import Stream
 from headrace.passes.analysis.bodies import Body
-from headrace.passes.analysis.pieces import Piece, piece_cost
 
 
-def flow_bytes(flow: FlowOp) -> int:
-    """Bytes that a flow carries in all, over all sites."""
-    stream = flow.stream.stream
-    return stream.steps * stream.sites * stream.tile_elements * dtypes.byte_size(stream.dtype)
+def tile_bytes(stream: Stream) -> int:
+    """Bytes of one tile."""
+    return stream.tile_elements * dtypes.byte_size(stream.dtype)
 
 
-def pcu_cycles(unit: PcuOp, steps: int, device: Device) -> float:
-    """Cycles that a unit needs for all its steps."""
-    body = Body.of(unit.body.block)
-    members = tuple(i for i, op in enumerate(body.ops) if op.operands)
-    return steps * piece_cost(body, Piece(unit.mode.data, members), body.types, device).interval
+def distinct_tiles(stream: Stream) -> int:
+    """Tiles that differ in one step: sites along loops that move the tile."""
+    return prod(x.count for x in stream.space if x.dim >= 0 and x.step)
 
 
-def config_cycles(config: ConfigOp, device: Device) -> float:
-    """Cycles of the slowest unit group of a config: the least time that a run of it can take."""
-    units: dict[str, UnitOp] = {u.title: u for u in config.units}
-    traffic: dict[str, list[int]] = {name: [0, 0] for name in units}
-    steps: dict[str, int] = {}
-    for flow in config.flows:
-        source, target = flow.ends
-        traffic[source][0] += flow_bytes(flow)
-        traffic[target][1] += flow_bytes(flow)
-        steps[target] = max(steps.get(target, 0), flow.stream.stream.steps)
-    slowest = 1.0
-    for name, unit in units.items():
-        out, into = traffic[name]
-        if isinstance(unit, PcuOp):
-            slowest = max(slowest, pcu_cycles(unit, steps.get(name, 1), device))
-        elif isinstance(unit, AgcuOp):
-            slowest = max(slowest, agcu_cycles(device, out + into, units=unit.size))
-        else:
-            slowest = max(
-                slowest,
-                sram_cycles(device, out, units=unit.size),
-                sram_cycles(device, into, write=True, units=unit.size),
-            )
-    return slowest
+class ConfigCost:
+    """Costs of one config on a device, from its units and flows alone (no sites, no routes)."""
+
+    def __init__(self, config: ConfigOp, device: Device) -> None:
+        self.config = config
+        self.device = device
+        self.units: dict[str, UnitOp] = {u.title: u for u in config.units}
+        self.flows = config.flows
+        self.bodies = {u.title: Body.of(u.body.block) for u in config.units if isinstance(u, PcuOp)}
+
+    def words(self, flow: FlowOp) -> int:
+        """Vector words that one site of the flow takes in a step: of a tile, as often as its unit asks for it."""
+        source, target = (self.units[name] for name in flow.ends)
+        stream = flow.stream.stream
+        if isinstance(target, PcuOp) and not isinstance(source, PcuOp):
+            body = self.bodies[target.title]
+            return feed(body.ops, body.types, flow.ports[1], self.device).words
+        return words_of(self.device, tile_bytes(stream))
+
+    def steps(self, unit: UnitOp) -> int:
+        """Steps of a unit in a run of the config."""
+        return max((f.stream.stream.steps for f in self.flows if unit.title in f.ends), default=1)
+
+    def pcu_cycles(self, unit: PcuOp) -> float:
+        """Cycles that a compute unit needs for all its steps."""
+        body = self.bodies[unit.title]
+        copied = max((body.types[v].elements for v in body.outputs), default=0)
+        return self.steps(unit) * body_cost(body.ops, body.types, unit.mode.data, self.device, copied=copied).interval
+
+    def _memory_cycles(self, unit: PmuOp) -> float:
+        """Cycles that the memory units need to write and to read everything, if they share it evenly."""
+        port = {"write": 0.0, "read": 0.0}
+        for flow in self.flows:
+            stream = flow.stream.stream
+            words = self.words(flow) * stream.steps * distinct_tiles(stream)
+            if flow.ends[0] == unit.title:
+                port["read"] += words / self.device.pmu.read_ports
+            if flow.ends[1] == unit.title:
+                port["write"] += words / self.device.pmu.write_ports
+        return max(port.values()) / unit.size
+
+    def _transfer_cycles(self, unit: AgcuOp) -> float:
+        flows = [f.stream.stream for f in self.flows if unit.title in f.ends]
+        nbytes = sum(s.steps * distinct_tiles(s) * tile_bytes(s) for s in flows)
+        return agcu_cycles(self.device, nbytes, units=unit.size)
+
+    @cached_property
+    def cycles(self) -> float:
+        """Cycles of the slowest group of units: the least time that a run of the config can take."""
+        slowest = 1.0
+        for unit in self.units.values():
+            if isinstance(unit, PcuOp):
+                slowest = max(slowest, self.pcu_cycles(unit))
+            elif isinstance(unit, AgcuOp):
+                slowest = max(slowest, self._transfer_cycles(unit))
+            elif isinstance(unit, PmuOp):
+                slowest = max(slowest, self._memory_cycles(unit))
+        return slowest
+
+    def words_per_cycle(self, flow: FlowOp, pairs: int) -> float:
+        """Vector words that one of the flow's `pairs` of sites carries per cycle on average, when all units run at the
+        rate of the slowest; what a site takes is shared by the memory units that hold it."""
+        stream = flow.stream.stream
+        share = stream.sites / max(1, pairs)
+        return min(1.0, self.words(flow) * stream.steps * min(1.0, share) / self.cycles)

@@ -12,9 +12,9 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.ops import ConfigOp, UnitOp
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
-from headrace.passes.analysis.pairs import flow_pairs, words_per_cycle
+from headrace.passes.analysis.pairs import flow_pairs
 from headrace.passes.analysis.placement import Group, Net, Placement, PlacementProblem, solve_placement
-from headrace.passes.analysis.unit_cost import config_cycles
+from headrace.passes.analysis.unit_cost import ConfigCost
 from headrace.passes.infra.base import Pass, option
 
 
@@ -23,11 +23,11 @@ def problem_of(config: ConfigOp, device: Device) -> PlacementProblem:
     units = config.units
     index = {u.title: i for i, u in enumerate(units)}
     named: dict[str, UnitOp] = {u.title: u for u in units}
-    cycles = config_cycles(config, device)
+    cost = ConfigCost(config, device)
     nets: list[Net] = []
     for flow in config.flows:
         pairs = flow_pairs(flow, named)
-        weight = words_per_cycle(flow, pairs, cycles, device)
+        weight = cost.words_per_cycle(flow, len(pairs))
         nets.append(Net(index[flow.ends[0]], index[flow.ends[1]], pairs, weight))
     return PlacementProblem.on(device, [Group(u.title, u.KIND, u.size) for u in units], nets)
 

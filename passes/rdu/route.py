@@ -16,9 +16,9 @@ from headrace.dialects.rdu.ops import ConfigOp, FlowOp, PcuOp, UnitOp
 from headrace.dialects.rdu.routes import Routes, ways_of
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
-from headrace.passes.analysis.pairs import Ints, flow_pairs, words_per_cycle
+from headrace.passes.analysis.pairs import Ints, flow_pairs
 from headrace.passes.analysis.routing import Flow, Routing, RoutingProblem, solve_routing
-from headrace.passes.analysis.unit_cost import config_cycles
+from headrace.passes.analysis.unit_cost import ConfigCost
 from headrace.passes.infra.base import Pass, option
 
 
@@ -29,13 +29,13 @@ def route(config: ConfigOp, device: Device, reroutes: int, overload: bool) -> Ro
         name: np.array(u.sites.get_values() if u.sites is not None else (), np.int64).reshape(-1, 2)
         for name, u in units.items()
     }
-    cycles = config_cycles(config, device)
+    cost = ConfigCost(config, device)
     flows = config.flows
     pairs = [flow_pairs(flow, units) for flow in flows]
     demands: list[Flow] = []
     members: list[tuple[int, Ints]] = []  # flow number and pair numbers of every demand
     for number, (flow, p) in enumerate(zip(flows, pairs, strict=True)):
-        width = words_per_cycle(flow, p, cycles, device)
+        width = cost.words_per_cycle(flow, len(p))
         for rows, shared in _same_words(flow, p, units):
             name = f"{flow.ends[0]} -> {flow.ends[1]}"
             source, target = at[flow.ends[0]][p[rows, 0]], at[flow.ends[1]][p[rows, 1]]
