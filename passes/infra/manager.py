@@ -177,8 +177,8 @@ def _result_types(module: ModuleOp) -> list[Attribute]:
 
 
 def _count(module: ModuleOp) -> Counter[str]:
-    """How many ops of each name there are. A loop of its own: it is taken after every pass, and `module.walk` passes each
-    op up through every level."""
+    """How many ops of each name there are. A loop of its own, as it is taken after every pass: `module.walk` hands ops
+    up through every level."""
     names = [module.name]
     regions = [*module.regions]
     while regions:
