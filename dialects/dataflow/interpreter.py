@@ -94,7 +94,7 @@ class _Layout:
         assert low is not None and high is not None
         self.size = max(0, high - low + 1)
         self.windows = [_Window(w.shape, w.strides, w.origins - low) for w in windows]
-        self.outs = {value: len(op.ins) + i for i, value in enumerate(op.outs)}
+        self.outs: dict[SSAValue, int] = {value: len(op.ins) + i for i, value in enumerate(op.outs)}
 
 
 def _poison(dtype: np.dtype[Any]) -> Any:
@@ -214,10 +214,10 @@ class _Section:
     """What stays the same from run to run of a section."""
 
     network: Network
-    bodies: dict[Operation, _Body] = field(default_factory=dict[Operation, _Body])
-    layouts: dict[Operation, _Layout] = field(default_factory=dict[Operation, _Layout])
-    loads: dict[Operation, _Window] = field(default_factory=dict[Operation, _Window])
-    stores: dict[Operation, list[_Window]] = field(default_factory=dict[Operation, "list[_Window]"])
+    bodies: dict[StageOp, _Body] = field(default_factory=dict[StageOp, _Body])
+    layouts: dict[BufferOp, _Layout] = field(default_factory=dict[BufferOp, _Layout])
+    loads: dict[LoadOp, _Window] = field(default_factory=dict[LoadOp, _Window])
+    stores: dict[StoreOp, list[_Window]] = field(default_factory=dict[StoreOp, "list[_Window]"])
 
     @classmethod
     def of(cls, section: SectionOp) -> _Section:
@@ -269,11 +269,15 @@ class DataflowInterpreter(Interpreter):
                 tiles.append(one.constant)
                 continue
             operands = [tiles[v] for v in one.operands]
-            found = self._locate(one.op, meaning.evaluate, one.op.name, one.attrs, *operands)
+            found = self.evaluate(one.op, one.op.name, one.attrs, *operands)
             if self.checked:
                 self._check(one.op, found)
             tiles.extend(found)
         return [tiles[v] for v in body.outputs]
+
+    def evaluate(self, op: Operation, name: str, attrs: Mapping[str, Any], *operands: Array) -> tuple[Array, ...]:
+        """The results of a tensor op called `name`; errors get the location of `op`."""
+        return self._locate(op, meaning.evaluate, name, attrs, *operands)
 
     def observe(self, op: Operation, arrays: tuple[Array, ...]) -> None:
         """Tell the observers what an op made."""
@@ -380,7 +384,7 @@ class _Run:
         return self.flat[value]
 
     def _rows(self, op: GatherOp | ScatterOp, table: Array, index: Array) -> tuple[Array, ...]:
-        return self.interpreter._locate(op, meaning.evaluate, "tensor.gather", {"axis": 0}, table, index)
+        return self.interpreter.evaluate(op, "tensor.gather", {"axis": 0}, table, index)
 
     def _replace(self, op: ScatterOp, index: Array, rows: Array) -> None:
         table = self.tables[op]

@@ -292,17 +292,17 @@ class Network:
         singles = [{op: least} for op in stuck.full if (least := self.least(now, op, now[op])) is not None]
         if singles:
             return min(singles, key=lambda one: sum(_bytes(op) * (n - now[op]) for op, n in one.items()))
-        held = {op: op.frame_count for op in self._buffers}
+        held = {op: max(op.frame_count, now[op]) for op in self._buffers}
         if self.run(held) is not None:
             return {}
         for op in held:
-            held[op] = self.least(held, op, min(now[op], held[op])) or held[op]
+            held[op] = self.least(held, op, now[op]) or held[op]
         return {op: n for op, n in held.items() if n != now[op]}
 
     def least(self, held: Mapping[BufferOp, int], op: BufferOp, low: int) -> int | None:
         """The least copies of one buffer, from `low` up, with which the section runs through while the others hold
         `held`; None when all of its frames are too few."""
-        high = op.frame_count
+        high = max(op.frame_count, low)
         if self.run({**held, op: high}) is not None:
             return None
         while low < high:

@@ -51,7 +51,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.dataflow.types import StreamType, ViewAttr
 from headrace.dialects.support.access import Stream, View
-from headrace.dialects.support.syntax import parse_view, view_text
+from headrace.dialects.support.syntax import ints, parse_view, view_text
 from headrace.dialects.tensor.base import TensorOp, tt
 from headrace.dialects.tensor.shapes import TT
 
@@ -326,7 +326,7 @@ class BufferOp(IRDLOperation):
     def buffer_type(self) -> TT:
         """Logical shape and element type."""
         value = self.ins[0] if self.ins else self.outs[0]
-        return TT(tuple(int(n) for n in self.shape.get_values()), stream_of(value).dtype)
+        return TT(ints(self.shape), stream_of(value).dtype)
 
     @property
     def ports(self) -> tuple[tuple[Stream, View], ...]:
@@ -360,7 +360,7 @@ class BufferOp(IRDLOperation):
         return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" {list(self.shape.get_values())}")
+        printer.print_string(f" {list(ints(self.shape))}")
         _print_writers(printer, self.ins, views(self.in_views))
         printer.print_string(f" to ({', '.join(view_text(v) for v in views(self.out_views))})")
         _print_numbers(printer, self, (*_BUFFER_NUMBERS, "fill"))
@@ -396,9 +396,9 @@ class Parts(CustomDirective):
 
     par: AttributeVariable
 
-    def parse(self, parser: Parser, state: ParsingState) -> bool:
+    def parse(self, parser: Parser, state: ParsingState) -> None:
         if not parser.parse_optional_keyword("par"):
-            return False
+            return
 
         def one() -> tuple[int, int]:
             dim = parser.parse_integer(allow_boolean=False, allow_negative=False)
@@ -407,7 +407,6 @@ class Parts(CustomDirective):
 
         pairs = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, one)
         self.par.set(state, _parts_attr(pairs))
-        return True
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         if (par := self.par.get(op)) is None:
@@ -424,7 +423,7 @@ def _parts_attr(pairs: Sequence[tuple[int, int]]) -> DenseArrayBase:
 
 
 def _parts(par: DenseArrayBase) -> tuple[tuple[int, int], ...]:
-    flat = [int(x) for x in par.get_values()]
+    flat = ints(par)
     return tuple(zip(flat[::2], flat[1::2], strict=True))
 
 
@@ -482,7 +481,7 @@ class StageOp(IRDLOperation):
             if not isinstance(op, TensorOp) and op is not block.last_op:
                 raise VerifyException(f"dataflow.stage: a body holds tensor ops, found {op.name}")
         last = block.last_op
-        made = [cast(StreamType, r.type).tile for r in self.outs]
+        made = [r.type.tile for r in self.outs]
         if not isinstance(last, YieldOp) or [v.type for v in last.values] != made:
             raise VerifyException("dataflow.stage: must end in dataflow.yield of the output tiles")
         if not self.outs:

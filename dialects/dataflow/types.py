@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import cast
 
 from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
@@ -15,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.access import Loop, Stream, View
 from headrace.dialects.support.syntax import (
+    ints,
     loops_from_array,
     loops_text,
     loops_to_array,
@@ -77,7 +79,7 @@ class StreamType(ParametrizedAttribute, TypeAttribute):
                 loops = parse_loops(parser)
         if not isinstance(tile, TensorType):
             parser.raise_error("a stream carries tensor tiles")
-        return [tile, loops_to_array(loops)]
+        return [cast("TensorType[Attribute]", tile), loops_to_array(loops)]
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
@@ -138,7 +140,7 @@ def _stream(type: StreamType) -> Stream:
 
 @lru_cache(maxsize=4096)
 def _view(attribute: ViewAttr) -> View:
-    offset, *strides = (int(x) for x in attribute.flat.get_values())
+    offset, *strides = ints(attribute.flat)
     return View(offset, tuple(strides))
 
 

@@ -97,20 +97,19 @@ def move(op: Operation, attrs: dict[str, Any], index: int, ref: Ref, result: tup
     offset, strides = ref.view.offset, ref.view.strides
     match op.name:
         case "tensor.transpose":
-            return Ref(ref.root, View(offset, tuple(strides[p] for p in attrs["perm"])), result)
+            perm: tuple[int, ...] = attrs["perm"]
+            return Ref(ref.root, View(offset, tuple(strides[p] for p in perm)), result)
         case "tensor.reshape":
             found = reshape_strides(ref.shape, strides, result)
             return None if found is None else Ref(ref.root, View(offset, found), result)
         case "tensor.slice":
-            for start, stride, size in zip(attrs["starts"], strides, ref.shape, strict=True):
-                offset += (start if start >= 0 else start + size) * stride
-            return Ref(
-                ref.root,
-                View(offset, tuple(s * k for s, k in zip(strides, attrs["steps"], strict=True))),
-                result,
-            )
+            starts: tuple[int, ...] = attrs["starts"]
+            steps: tuple[int, ...] = attrs["steps"]
+            offset += sum(start * stride for start, stride in zip(starts, strides, strict=True))
+            moved = tuple(s * k for s, k in zip(strides, steps, strict=True))
+            return Ref(ref.root, View(offset, moved), result)
         case "tensor.split":
-            axis = attrs["axis"] % len(result)
+            axis: int = attrs["axis"] % len(result)
             before: tuple[int, ...] = attrs["sizes"][:index]
             offset += sum(before) * strides[axis]
             return Ref(ref.root, View(offset, strides), result)

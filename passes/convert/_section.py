@@ -215,7 +215,7 @@ class SectionPlan:
                     self._write(op.operands[0], View(view.offset, found), memory, top)
                     return
             case "tensor.concat":
-                axis = attrs["axis"] % len(tt(value).shape)
+                axis: int = attrs["axis"] % len(tt(value).shape)
                 at = view.offset
                 for part in op.operands:
                     self._write(part, View(at, view.strides), memory)

@@ -148,10 +148,7 @@ class _Fuser:
         value.replace_all_uses_with(buffer.ins[0])  # the stage that read it is erased next
         buffer.detach()
         buffer.erase()
-        readers = {
-            out: sum(use.operation is not None and not self._is_stale(use.operation, made) for use in out.uses)
-            for out in maker.outs
-        }
+        readers = {out: sum(not self._is_stale(use.operation, made) for use in out.uses) for out in maker.outs}
         return [i for i, out in enumerate(maker.outs) if readers[out]]
 
     def _is_stale(self, op: Operation, made: SSAValue) -> bool:
