@@ -62,11 +62,11 @@ class Numbers:
         self.say(f"numbers after {one.name}: largest error {worst:.1e}")
 
     def _run(self, module: ModuleOp) -> dict[str, Array]:
-        from headrace.dialects.tensor.interpreter import Interpreter
+        from headrace.dialects.dataflow.interpreter import DataflowInterpreter  # runs tensor programs as well
         from headrace.dialects.tensor.program import entry
 
         name = entry(module).sym_name.data
-        return Interpreter(module, self.store).run(name, self.arrays)
+        return DataflowInterpreter(module, self.store).run(name, self.arrays)
 
     def _weights(self, module: ModuleOp) -> Any:
         from headrace.dialects.support import weights
