@@ -191,7 +191,7 @@ class SectionOp(IRDLOperation):
 class LoadOp(IRDLOperation):
     """Reads a tensor from off-chip memory as a stream of tiles, through a view of its row-major elements.
 
-    %s = dataflow.load %x at 0 [8, 1] : tensor<4x8xf32> -> !dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>
+        %s = dataflow.load %x at 0 [8, 1] : tensor<4x8xf32> -> !dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>
     """
 
     name = "dataflow.load"
@@ -234,7 +234,7 @@ class LoadOp(IRDLOperation):
 class StoreOp(IRDLOperation):
     """Writes streams into a tensor in off-chip memory, each through its view. Together they write every element.
 
-    %t = dataflow.store (%s at 0 [8, 1]) : (!dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>) -> tensor<4x8xf32>
+        %t = dataflow.store (%s at 0 [8, 1]) : (!dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>) -> tensor<4x8xf32>
     """
 
     name = "dataflow.store"
