@@ -328,7 +328,9 @@ def memory_text(memory: MemoryUse, top: int = 20) -> list[str]:
         for r in mine:
             kinds[r.kind] = kinds.get(r.kind, 0) + r.bytes
         held = ", ".join(f"{kind} {_amount(n)}B" for kind, n in kinds.items()) or "nothing"
-        lines.append(f"{name}: {held} of {_amount(capacity)}B")
+        largest = sorted(mine, key=lambda r: -r.bytes)[:3]
+        names = ", ".join(f"{r.name} {_amount(r.bytes)}B" for r in largest)
+        lines.append(f"{name} ({_amount(capacity)}B): {held}" + (f"; largest: {names}" if len(mine) > 1 else ""))
     if memory.spilled:
         more = f" and {len(memory.spilled) - top} more" if len(memory.spilled) > top else ""
         lines.append(f"spilled to ddr: {', '.join(memory.spilled[:top])}{more}")
