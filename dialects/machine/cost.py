@@ -66,7 +66,7 @@ def matmul(device: Device, m: int, n: int, k: int, dtype: str, *, batch: int = 1
 
 
 def matmul_blocks(device: Device, m: int, n: int) -> tuple[int, int, bool]:
-    """(blocks along m, blocks along n, whether m lies along the lanes) of a result [m, n], in the better orientation."""
+    """(blocks along m, blocks along n, whether m lies along the lanes) of a result [m, n], the better orientation."""
     lanes, stages = device.pcu.lanes, device.pcu.stages
     wide = ceil(m / lanes), ceil(n / stages), True
     tall = ceil(m / stages), ceil(n / lanes), False
@@ -210,8 +210,8 @@ def memory_bytes_per_cycle(device: Device, memory: str) -> float:
 
 
 def agcu_rate(device: Device, memory: str) -> float:
-    """Bytes per cycle that one AGCU moves between the fabric and 'hbm' or 'ddr': its width, or what its bursts in flight
-    give over the memory's latency."""
+    """Bytes per cycle that one AGCU moves between the fabric and 'hbm' or 'ddr': its width, or what its bursts in
+    flight give over the memory's latency."""
     wait = max(1.0, device.memory(memory).latency * device.clock)
     return min(float(device.agcu.bytes_per_cycle), device.agcu.outstanding * device.agcu.burst_bytes / wait)
 

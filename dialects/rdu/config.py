@@ -269,8 +269,8 @@ def _verify_flow(
             raise VerifyException(f"rdu.config: {flow.label}: its {word} {name} needs an address program")
         elif isinstance(unit, PmuOp) and unit.frames.value.data > len(counts):
             raise VerifyException(
-                f"rdu.config: {flow.label} has {len(counts)} time loops, but {unit.frames.value.data} enumerate the frames "
-                f"of {name}"
+                f"rdu.config: {flow.label} has {len(counts)} time loops, but {unit.frames.value.data} enumerate the "
+                f"frames of {name}"
             )
     key = flow.ends[1], flow.ports[1]
     if isinstance(units[key[0]], PcuOp) and key in fed:
@@ -300,10 +300,11 @@ def _verify_routes(flow: FlowOp, units: dict[str, UnitOp]) -> None:
             raise VerifyException(
                 f"rdu.config: {flow.label} has a route {a} -> {b} but {len(sides[0])} and {len(sides[1])} sites"
             )
-        if end_of(*sides[0][a], way) != sides[1][b]:
+        end = end_of(*sides[0][a], way)
+        if end != sides[1][b]:
             raise VerifyException(
-                f"rdu.config: {flow.label}: the way of {a} -> {b} goes from {sides[0][a]} to {end_of(*sides[0][a], way)}, "
-                f"but {flow.ends[1]} stands at {sides[1][b]}"
+                f"rdu.config: {flow.label}: the way of {a} -> {b} goes from {sides[0][a]} to {end}, but {flow.ends[1]} "
+                f"stands at {sides[1][b]}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Placing and routing whole configs: the same text every time, legal by every checker, near what talks to each other."""
+"""Placing and routing whole configs: the same text every time, legal by every checker, close where units talk."""
 
 from __future__ import annotations
 
