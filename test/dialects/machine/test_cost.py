@@ -111,3 +111,26 @@ def test_published_switch_times_come_out():
     # Llama-3.1-8B, 16.06 GB: 10 ms from 16 × 100 GB/s of DDR; the file's 200 GB/s is the other published figure.
     node = load_device("sn40l").with_values(ddr__bandwidth=100e9, ddr__efficiency=1.0)
     assert cost.memory_seconds(node, "ddr", 16_060_000_000 // 16) == pytest.approx(10.04e-3, rel=0.01)
+
+
+def test_diagonal_stripes_spread_columns() -> None:
+    sn40l = load_device("sn40l")
+    row = 512 * 4
+    assert cost.bank_conflict(sn40l, row, lanes=16) == 16
+    assert cost.bank_conflict(sn40l, row, lanes=16, pitch_bytes=row) == 1
+    assert cost.bank_conflict(sn40l, 2 * row, lanes=16, pitch_bytes=row) == 1  # 16 lanes on 16 of 32 banks
+    assert cost.bank_conflict(sn40l, 4, lanes=16, pitch_bytes=row) == 1
+
+
+def test_bursts_in_flight_bound_an_address_generator() -> None:
+    sn40l = load_device("sn40l")
+    assert cost.agcu_rate(sn40l, "hbm") == 64
+    few = sn40l.with_values(agcu__outstanding=64)
+    assert cost.agcu_rate(few, "hbm") == pytest.approx(64 * 64 / (4e-7 * 1.6e9))
+    assert cost.agcu_cycles(few, 6400, units=2, memory="hbm") == pytest.approx(3200 / cost.agcu_rate(few, "hbm"))
+
+
+def test_blocks_take_the_better_orientation() -> None:
+    sn40l = load_device("sn40l")
+    assert cost.matmul_blocks(sn40l, 64, 36) == (2, 6, True)
+    assert cost.matmul_blocks(sn40l, 1, 64) == (1, 2, False)
