@@ -71,10 +71,11 @@ LAYERS = (
         ("dialects.tensor", "dialects.support", "frontends.base"),
         ("xdsl", "numpy", "ml_dtypes", "onnx"),
     ),
-    # The artifact encodes runtime.program, so the writer sees it beside runtime.artifact.
+    # The artifact is runtime.artifact's manifest around runtime.table's encoding of runtime.program: one format in three
+    # files, which the writer writes and the runtime reads.
     Layer(
         "backend",
-        ("dialects", "runtime.artifact", "runtime.program"),
+        ("dialects", "runtime.artifact", "runtime.program", "runtime.table"),
         ("xdsl", "numpy", "ml_dtypes", "safetensors"),
     ),
     Layer("runtime", ("dialects",), ("numpy", "ml_dtypes")),
