@@ -149,10 +149,8 @@ def _push(
                         raise Unmergeable(f"tensor.slice in '{pcu.name}' cuts a dim that a loop moves")
                     stops[d] = joined
             attrs = {**attrs, "stops": tuple(stops)}
-        case "tensor.conv":  # blocks of channels of a grouped one hold as many groups fewer
-            attrs = shapes.block_attrs(op.name, attrs, operands, ())
         case _:
-            pass
+            attrs = shapes.joined_attrs(op.name, attrs, [pcu.types[v] for v in op.operands], operands)
     results = shapes.infer(op.name, attrs, operands)
     if op.name == "tensor.reshape":
         types[op.results[0]] = results[0]

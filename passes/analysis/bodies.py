@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from headrace.dialects.support.locations import Location
 from headrace.dialects.tensor.base import attributes_of, create, ir_type, tt
-from headrace.dialects.tensor.shapes import TT, infer
+from headrace.dialects.tensor.shapes import TT, infer, joined_attrs
 from headrace.dialects.tensor.shapes.bodies import Axis, axes, fit
 
 
@@ -76,13 +76,18 @@ class Body:
         return block, [values[v] for v in self.outputs]
 
 
-def types_from(body: Body, inputs: Sequence[TT]) -> tuple[TT, ...]:
-    """Types of all values of a body when its inputs have other types of the same ranks. Bodies hold no op whose
-    attributes spell a shape (those are folded into address programs), so the types follow from the inputs."""
+def joined(body: Body, inputs: Sequence[TT]) -> Body:
+    """A body of tiles on the whole tensors that its `inputs` are tiles of. Bodies hold no op whose attributes spell a
+    shape (those are folded into address programs), so types follow from the inputs."""
     types = list(inputs)
+    ops: list[NumberedOp] = []
     for op in body.ops:
+        attrs = op.attrs
         if op.operands:
-            types.extend(infer(op.name, op.attrs, [types[v] for v in op.operands]))
+            operands = [types[v] for v in op.operands]
+            attrs = joined_attrs(op.name, attrs, [body.types[v] for v in op.operands], operands)
+            types.extend(infer(op.name, attrs, operands))
         else:
             types.extend(body.types[v] for v in op.results)
-    return tuple(types)
+        ops.append(replace(op, attrs=attrs))
+    return replace(body, ops=tuple(ops), types=tuple(types))

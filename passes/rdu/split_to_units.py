@@ -15,8 +15,7 @@ from headrace.dialects.support import locations
 from headrace.dialects.support.access import Loop, Stream
 from headrace.dialects.tensor.base import ir_type
 from headrace.dialects.tensor.shapes import TT
-from headrace.dialects.tensor.shapes.bodies import axes
-from headrace.passes.analysis.bodies import Body, types_from
+from headrace.passes.analysis.bodies import Body, joined
 from headrace.passes.analysis.pieces import Piece, pieces
 from headrace.passes.infra.base import Pass
 
@@ -103,13 +102,12 @@ class _Splitter:
     def _stream(self, v: int) -> Stream:
         """The stream of a value inside the body, from the loops of the first output and how the value follows it."""
         if not hasattr(self, "full_axes"):
-            full = types_from(
+            whole = joined(
                 self.body,
                 [TT(self.feeds[i].stream.stream.full_shape, self.body.types[i].dtype) for i in range(self.body.inputs)],
             )
             out = self.body.outputs[0]
-            found = axes(self.body.ops, full, self.body.outputs)
-            self.full_axes = {a.dim_of(out): a for a in found}
+            self.full_axes = {a.dim_of(out): a for a in whole.axes()}
             self.out = next(f for f in self.leaves if self.body.outputs[f.src_port.value.data] == out).stream.stream
         tile = self.body.types[v]
 

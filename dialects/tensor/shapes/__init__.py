@@ -64,11 +64,13 @@ Infer = Callable[[Attrs, Sequence[TT]], "TT | tuple[TT, ...]"]
 Tile = Callable[[Attrs, Sequence[TT], Sequence[TT]], Tiling]
 Work = Callable[[Attrs, Sequence[TT], Sequence[TT]], int]
 Adapt = Callable[[Attrs, Sequence[TT], Sequence[TT]], Attrs]
+Join = Callable[[Attrs, Sequence[TT], Sequence[TT]], Attrs]
 
 _infer: dict[str, Infer] = {}
 _tiling: dict[str, Tile] = {}
 _flops: dict[str, Work] = {}
 _adapt: dict[str, Adapt] = {}
+_join: dict[str, Join] = {}
 _loaded = False
 
 
@@ -120,6 +122,17 @@ def adapts(*names: str) -> Callable[[Adapt], Adapt]:
     return register
 
 
+def joins(*names: str) -> Callable[[Join], Join]:
+    """Register the rule that gives the attributes of ops on the whole from those on a block (those that count what a
+    block has less of)."""
+
+    def register(rule: Join) -> Join:
+        _join.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
 def known(name: str) -> bool:
     """Whether there is a tensor op of this name."""
     _load()
@@ -164,3 +177,11 @@ def block_attrs(name: str, attrs: Attrs, operands: Sequence[TT], results: Sequen
     _load()
     rule = _adapt.get(name)
     return rule(attrs, operands, results) if rule else attrs
+
+
+def joined_attrs(name: str, attrs: Attrs, tiles: Sequence[TT], operands: Sequence[TT]) -> Attrs:
+    """Attributes of the same op on whole `operands` when `attrs` are those on `tiles`, blocks of them: the way back
+    from `block_attrs` for ops that have operands and spell no shape."""
+    _load()
+    rule = _join.get(name)
+    return rule(attrs, tiles, operands) if rule else attrs

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.dialects.tensor.shapes import TT, Attrs, Follow, ShapeError, Tiling, adapts, counts_flops, infers, tiles
+from headrace.dialects.tensor.shapes import (
+    TT,
+    Attrs,
+    Follow,
+    ShapeError,
+    Tiling,
+    adapts,
+    counts_flops,
+    infers,
+    joins,
+    tiles,
+)
 from headrace.dialects.tensor.shapes.axes import axis_of
 from headrace.dialects.tensor.shapes.broadcasting import (
     broadcast_shape,
@@ -111,6 +122,12 @@ def _tile_group_norm(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]
 @adapts("tensor.group_norm")
 def _adapt_group_norm(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Attrs:
     return {**attrs, "groups": min(attrs["groups"], operands[0].shape[1])}
+
+
+@joins("tensor.group_norm")
+def _join_group_norm(attrs: Attrs, tiles: Sequence[TT], operands: Sequence[TT]) -> Attrs:
+    alone = attrs["groups"] == tiles[0].shape[1]  # channels are only cut where each is a group
+    return {**attrs, "groups": operands[0].shape[1]} if alone else attrs
 
 
 @counts_flops("tensor.group_norm")

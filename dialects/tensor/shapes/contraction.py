@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from math import prod
 
 from headrace.dialects.support import dtypes
-from headrace.dialects.tensor.shapes import TT, Attrs, Follow, ShapeError, Tiling, adapts, counts_flops, infers, tiles
+from headrace.dialects.tensor.shapes import (
+    TT,
+    Attrs,
+    Follow,
+    ShapeError,
+    Tiling,
+    adapts,
+    counts_flops,
+    infers,
+    joins,
+    tiles,
+)
 from headrace.dialects.tensor.shapes.broadcasting import NUMERIC, follow_all, one_dtype, require_dtype, require_float
 
 LHS_RHS = ("lhs", "rhs")
@@ -236,6 +247,11 @@ def _tile_conv(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> T
 @adapts("tensor.conv")
 def _adapt_conv(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Attrs:
     return {**attrs, "groups": operands[0].shape[1] // operands[1].shape[1]}
+
+
+@joins("tensor.conv")
+def _join_conv(attrs: Attrs, tiles: Sequence[TT], operands: Sequence[TT]) -> Attrs:
+    return _adapt_conv(attrs, operands, ())
 
 
 @counts_flops("tensor.conv")

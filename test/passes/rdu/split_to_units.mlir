@@ -73,6 +73,25 @@ rdu.config @rows virtual ("x" in tensor<2x4xf32>, "y" out tensor<2x4xf32>, "z" o
   rdu.flow @f:1 -> @store.1 carries tensor<2x1xf32> to at 0 [1, 1]
 }
 
+// A block of the channels of a depthwise convolution is a convolution of fewer groups: here each unit has one of four.
+// CHECK-LABEL: rdu.config @depthwise
+// CHECK:       rdu.pcu @c.0 systolic x 4
+// CHECK-NEXT:    tensor.conv {{.*}} -> tensor<1x1x6xf32>
+// CHECK:       rdu.flow @c.0 -> @c.1 carries tensor<1x1x6xf32> time [2 on 0 by 1] space [4 on 1 by 1]
+rdu.config @depthwise virtual ("x" in tensor<2x4x8xf32>, "w" in tensor<4x1x3xf32>, "y" out tensor<2x4x6xf32>) {
+  rdu.agcu @load_x load param 0
+  rdu.agcu @load_w load param 1
+  rdu.pcu @c systolic x 4 (%x: tensor<1x1x8xf32>, %w: tensor<1x1x3xf32>) {
+    %0 = tensor.conv %x, %w {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>} : tensor<1x1x8xf32>, tensor<1x1x3xf32> -> tensor<1x1x6xf32>
+    %1 = tensor.gelu %0 : tensor<1x1x6xf32> -> tensor<1x1x6xf32>
+    rdu.yield %1 : tensor<1x1x6xf32>
+  }
+  rdu.flow @load_x -> @c carries tensor<1x1x8xf32> time [2 on 0 by 1] space [4 on 1 by 1] from at 0 [32, 8, 1]
+  rdu.flow @load_w -> @c:1 carries tensor<1x1x3xf32> time [2 repeat] space [4 on 0 by 1] from at 0 [3, 3, 1]
+  rdu.agcu @store store param 2
+  rdu.flow @c -> @store carries tensor<1x1x6xf32> time [2 on 0 by 1] space [4 on 1 by 1] to at 0 [24, 6, 1]
+}
+
 // What fits stays as it is.
 // CHECK-LABEL: rdu.config @small
 // CHECK:       rdu.pcu @f simd
