@@ -53,7 +53,7 @@ class Ownership:
         if self._is_read_by(root, op):
             return False
         if isinstance(root, BlockArgument):
-            return self._owns_argument(root)
+            return self._owns_argument(root, op)
         return self._is_fresh(root)
 
     def _is_read_by(self, root: SSAValue, op: Operation) -> bool:
@@ -69,19 +69,53 @@ class Ownership:
             later = later.next_op
         return False
 
-    def _owns_argument(self, argument: BlockArgument) -> bool:
+    def _owns_argument(self, argument: BlockArgument, op: Operation) -> bool:
         function = argument.block.parent_op()
         assert isinstance(function, func.FuncOp)
         name = function.sym_name.data
         if name == "main":
             names = signature(function)
-            return names.inputs[argument.index] in dict(names.states)
+            present = dict(names.states).get(names.inputs[argument.index])
+            last = argument.block.last_op
+            return (
+                present is not None
+                and last is not None
+                and self._replaces(last.operands[names.results.index(present)], argument, op)
+            )
         calls = self.calls.get(name, [])
         for call in calls:
             ref = all_of(call.operands[argument.index])
             if ref is None or not self.may_overwrite(ref.root, call):
                 return False
         return bool(calls)
+
+    def _replaces(self, present: SSAValue, past: SSAValue, op: Operation) -> bool:
+        """Whether `present` is what `op` makes of the memory of `past`, or rows written into that afterwards."""
+        ref = all_of(present)
+        while ref is not None:
+            maker, before = producer(ref.root), self._written(ref.root)
+            if before is None:
+                return False
+            if maker is op:
+                return before is past
+            ref = all_of(before)
+        return False
+
+    def _written(self, value: SSAValue) -> SSAValue | None:
+        """The value of whose rows some are replaced to make `value`, here or in the function that is called."""
+        op = producer(value)
+        if op is None:
+            return None
+        if is_row_write(op):
+            ref = all_of(op.operands[0])
+            return ref.root if ref is not None else None
+        inner = self._returned(op, value) if isinstance(op, func.CallOp) else None
+        while inner is not None and not isinstance(inner, BlockArgument):
+            inner = self._written(inner)
+        if inner is None:
+            return None
+        ref = all_of(op.operands[inner.index])
+        return ref.root if ref is not None else None
 
     def _is_fresh(self, value: SSAValue) -> bool:
         """Whether a value's memory was made for it."""

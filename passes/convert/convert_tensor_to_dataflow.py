@@ -13,6 +13,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import Collector
 from headrace.dialects.tensor.base import attributes_of, create, tt
+from headrace.dialects.tensor.program import signature
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp, recipe, weight
 from headrace.passes.analysis.views import bases, is_movement, producer, resolve
 from headrace.passes.convert._empty import drop_unused, settle_empty
@@ -59,8 +60,7 @@ class _Function:
         """Rewrite it; whether anything changed."""
         self.claimed: dict[SSAValue, SSAValue] = {}  # values and whose memory they are written into
         self.copied: set[SSAValue] = set()  # results that must not share memory with what they are views of
-        if self.name != "main":
-            self._settle_results()
+        self._settle_results()
         self.ops = list(self.block.ops)
         self.segments = self._cut()
         self.home = {op: segment for segment in self.segments for op in segment.ops}
@@ -77,17 +77,27 @@ class _Function:
 
     def _settle_results(self) -> None:
         """Copy what a private function returns of its arguments, so that no result of a call shares memory with an
-        operand; and note which results callers may want somewhere."""
+        operand, and what a program returns of its states, which change when it ends. Note which results of a private
+        function callers may want somewhere."""
         last = self.block.last_op
         assert last is not None
+        kept = {self.block.args[i]: j for i, j in self._states().items()}
         for i, value in enumerate(last.operands):
-            if any(isinstance(base, BlockArgument) for base in bases(value)):
+            changing = [b for b in bases(value) if isinstance(b, BlockArgument) and (self.name != "main" or b in kept)]
+            if changing and not (self.name == "main" and kept.get(value) == i):
                 copy = create("tensor.reshape", [value], {"shape": tt(value).shape}, where(value))
                 self.block.insert_op_before(copy, last)
                 last.operands[i] = copy.results[0]
                 self.copied.add(copy.results[0])
-            elif (ref := all_of(value)) is not None:
+            elif self.name != "main" and (ref := all_of(value)) is not None:
                 self.claimed[ref.root] = value
+
+    def _states(self) -> dict[int, int]:
+        """For each argument of the program that is a state, the result that replaces it."""
+        if self.name != "main":
+            return {}
+        names = signature(self.function)
+        return {names.inputs.index(past): names.results.index(present) for past, present in names.states}
 
     # -- cutting -------------------------------------------------------------------------------------------------
 
