@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from headrace.tools.cli import execute
@@ -9,7 +10,10 @@ from headrace.tools.cli import execute
 
 def main() -> None:
     """Entry point of the console script."""
-    sys.exit(execute(sys.argv[1:]))
+    gc.disable()  # one command, then the process ends: looking for garbage among what lives till then only costs time
+    code = execute(sys.argv[1:])
+    gc.freeze()  # or Python looks through everything once more before it ends
+    sys.exit(code)
 
 
 if __name__ == "__main__":
