@@ -376,6 +376,8 @@ class ConfigPlan:
     def _joined(self, u: int) -> Run | None:
         """The last run, when a PCU takes what it makes, directly or through buffers that it reads as they were written,
         and may run before what was placed after it."""
+        if any(v < pcu_at(self.config, u).inputs for v in pcu_at(self.config, u).outputs):
+            return None  # it passes an input on, which has to lie in memory
         written: set[int] = set()
         for action in reversed(self.actions):
             if not isinstance(action, Run):
