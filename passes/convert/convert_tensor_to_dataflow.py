@@ -81,7 +81,7 @@ class _Function:
         function callers may want somewhere."""
         last = self.block.last_op
         assert last is not None
-        kept = {self.block.args[i]: j for i, j in self._states().items()}
+        kept: dict[SSAValue, int] = {self.block.args[i]: j for i, j in self._states().items()}
         for i, value in enumerate(last.operands):
             changing = [b for b in bases(value) if isinstance(b, BlockArgument) and (self.name != "main" or b in kept)]
             if changing and not (self.name == "main" and kept.get(value) == i):

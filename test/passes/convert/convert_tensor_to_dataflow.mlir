@@ -204,6 +204,35 @@ func.func @main(%x: tensor<4x6xf32> {tensor.name = "x"}, %i: tensor<1x1xi64> {te
 
 // -----
 
+// A program returns a state as it was: a copy, since the state changes when the program ends.
+// CHECK-LABEL: func.func @main(
+// CHECK-NEXT:    %[[C:.*]] = dataflow.section "main_0"(%x)
+// CHECK:           dataflow.load
+// CHECK-NEXT:      dataflow.store
+// CHECK:         func.return %y, %[[C]]
+func.func @main(%x: tensor<4xf32> {tensor.name = "x"}, %y: tensor<4xf32> {tensor.name = "y"}) -> (tensor<4xf32>, tensor<4xf32>)
+    attributes {tensor.result_names = ["next", "old"], tensor.states = [["x", "next"]]} {
+  return %y, %x : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Of two sets of new rows, only those that become the state are written where it lies.
+// CHECK-LABEL: func.func @main(
+// CHECK-NEXT:    %[[C:.*]] = dataflow.section "main_0_copy0"(%x)
+// CHECK:         dataflow.section "main_0"(%i, %r, %[[C]])
+// CHECK:           dataflow.scatter
+// CHECK:         dataflow.section "main_1"(%j, %r, %x)
+// CHECK:           dataflow.scatter
+func.func @main(%x: tensor<4x6xf32> {tensor.name = "x"}, %i: tensor<1x1xi64> {tensor.name = "i"}, %j: tensor<1x1xi64> {tensor.name = "j"}, %r: tensor<1x6xf32> {tensor.name = "r"})
+    -> (tensor<4x6xf32>, tensor<4x6xf32>) attributes {tensor.result_names = ["other", "next"], tensor.states = [["x", "next"]]} {
+  %0 = tensor.scatter_nd %x, %i, %r : tensor<4x6xf32>, tensor<1x1xi64>, tensor<1x6xf32> -> tensor<4x6xf32>
+  %1 = tensor.scatter_nd %x, %j, %r : tensor<4x6xf32>, tensor<1x1xi64>, tensor<1x6xf32> -> tensor<4x6xf32>
+  return %0, %1 : tensor<4x6xf32>, tensor<4x6xf32>
+}
+
+// -----
+
 // Rows of an input are written into a copy of it: inputs are the caller's.
 // CHECK-LABEL: func.func @main(
 // CHECK-NEXT:    %[[C:.*]] = dataflow.section "main_0_copy0"(%x)
