@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import prod
 
 from headrace.dialects.machine.cost import Cost
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu import cost
 from headrace.dialects.rdu.cost import CONTRACTIONS, REDUCING
 from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.passes.analysis.bodies import Body
 
-__all__ = ["CONTRACTIONS", "REDUCING", "Piece", "body_interval", "piece_cost", "pieces"]
+__all__ = ["CONTRACTIONS", "REDUCING", "Piece", "Split", "body_interval", "piece_cost", "pieces", "splits"]
 
 
 @dataclass(frozen=True)
@@ -37,3 +40,58 @@ def piece_cost(body: Body, piece: Piece, types: Sequence[TT], device: Device) ->
 def body_interval(body: Body, types: Sequence[TT], device: Device) -> float:
     """Cycles between tiles when every piece has one unit: the slowest piece."""
     return max(piece_cost(body, piece, types, device).interval for piece in pieces(body, device))
+
+
+@dataclass(frozen=True)
+class Split:
+    """A way to spread a body over symmetric units: `parts` of its first output's dims, and the cycles between tiles
+    when every unit has its part."""
+
+    parts: tuple[tuple[int, int], ...]
+    interval: float
+
+    @property
+    def units(self) -> int:
+        """Units for each piece of the body."""
+        return prod(n for _, n in self.parts)
+
+
+def splits(body: Body, device: Device, most: int) -> list[Split]:
+    """The ways to spread a body over at most `most` units for each piece that are worth it, least units first: each is
+    faster than all that take no more. Costs are those of the parts, so a part that leaves lanes or stages idle counts
+    as slow as it is. One or two dims are cut, in equal parts; of equals the order of `_preferred` decides."""
+    axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
+    order = {dim: i for i, dim in enumerate(_preferred(body, axes))}
+    found: list[Split] = []
+    for parts in sorted(_candidates(axes, order, most), key=lambda s: (prod(n for _, n in s), len(s), _rank(s, order))):
+        types = cut(body.ops, body.types, [(axes[dim], axes[dim].size // n) for dim, n in parts])
+        interval = body_interval(body, types, device)
+        if not found or interval < found[-1].interval:
+            found.append(Split(parts, interval))
+    return found
+
+
+def _preferred(body: Body, axes: dict[int | None, Axis]) -> list[int]:
+    """Dims to cut, the best first where the cost is the same: columns of a matmul and channels of a convolution (each
+    unit keeps its share of the weights), rows elsewhere."""
+    dims = sorted(dim for dim, axis in axes.items() if dim is not None and axis.size > 1)
+    contraction = next((op.name for op in body.ops if op.name in CONTRACTIONS), "")
+    if contraction == "tensor.conv":
+        return sorted(dims, key=lambda d: d != 1)
+    return dims[::-1] if contraction else dims
+
+
+def _candidates(
+    axes: dict[int | None, Axis], order: dict[int, int], most: int
+) -> Iterator[tuple[tuple[int, int], ...]]:
+    counts = {d: [n for n in range(2, min(most, axes[d].size) + 1) if axes[d].size % n == 0] for d in order}
+    yield ()
+    for dim, some in counts.items():
+        yield from (((dim, n),) for n in some)
+    for a, b in combinations(counts, 2):
+        yield from (((a, n), (b, m)) for n in counts[a] for m in counts[b] if n * m <= most)
+
+
+def _rank(parts: tuple[tuple[int, int], ...], order: dict[int, int]) -> tuple[tuple[int, int], ...]:
+    """Sorts splits of equally many units: preferred dims first, and most parts there."""
+    return tuple((order[dim], -n) for dim, n in parts)
