@@ -71,19 +71,17 @@ def splits(body: Body, device: Device, most: int) -> list[Split]:
     return found
 
 
-def _preferred(body: Body, axes: dict[int | None, Axis]) -> list[int]:
+def _preferred(body: Body, axes: dict[int, Axis]) -> list[int]:
     """Dims to cut, the best first where the cost is the same: columns of a matmul and channels of a convolution (each
     unit keeps its share of the weights), rows elsewhere."""
-    dims = sorted(dim for dim, axis in axes.items() if dim is not None and axis.size > 1)
+    dims = sorted(dim for dim, axis in axes.items() if axis.size > 1)
     contraction = next((op.name for op in body.ops if op.name in CONTRACTIONS), "")
     if contraction == "tensor.conv":
         return sorted(dims, key=lambda d: d != 1)
     return dims[::-1] if contraction else dims
 
 
-def _candidates(
-    axes: dict[int | None, Axis], order: dict[int, int], most: int
-) -> Iterator[tuple[tuple[int, int], ...]]:
+def _candidates(axes: dict[int, Axis], order: dict[int, int], most: int) -> Iterator[tuple[tuple[int, int], ...]]:
     counts = {d: [n for n in range(2, min(most, axes[d].size) + 1) if axes[d].size % n == 0] for d in order}
     yield ()
     for dim, some in counts.items():
