@@ -51,6 +51,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.dataflow.types import StreamType, ViewAttr
 from headrace.dialects.support.access import Stream, View
+from headrace.dialects.support.formats import LateFormat
 from headrace.dialects.support.syntax import ints, parse_view, view_text
 from headrace.dialects.tensor.base import TensorOp, tt
 from headrace.dialects.tensor.shapes import TT
@@ -137,7 +138,7 @@ def _number(value: int | float) -> str:
 
 
 @irdl_op_definition
-class YieldOp(IRDLOperation):
+class YieldOp(LateFormat):
     """Ends a section (yields its result tensors) or a stage body (yields one tile per output stream)."""
 
     name = "dataflow.yield"
@@ -150,7 +151,7 @@ class YieldOp(IRDLOperation):
 
 
 @irdl_op_definition
-class SectionOp(IRDLOperation):
+class SectionOp(LateFormat):
     """What is resident on the chip together: one configuration, run once per execution of the op.
 
     Operands and results are whole tensors in off-chip memory. The body is a Kahn network of stages and buffers between
@@ -428,7 +429,7 @@ def _parts(par: DenseArrayBase) -> tuple[tuple[int, int], ...]:
 
 
 @irdl_op_definition
-class StageOp(IRDLOperation):
+class StageOp(LateFormat):
     """Computes one tile per output from one tile per input, at every step of its domain (the loops of its streams).
 
     The body holds tensor ops on tiles and sees only its arguments. All streams have equal loop counts; output loops
@@ -501,7 +502,7 @@ class StageOp(IRDLOperation):
 
 
 @irdl_op_definition
-class GatherOp(IRDLOperation):
+class GatherOp(LateFormat):
     """Reads rows of an off-chip table at indices that arrive as a stream: tile `i` of the output is the table's rows at
     index tile `i`. Rows are along dim 0; negative indices count from the end; an index out of range is a run-time
     error.
@@ -533,7 +534,7 @@ class GatherOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ScatterOp(IRDLOperation):
+class ScatterOp(LateFormat):
     """The tensor `base` with rows replaced: row `index` (dim 0) becomes the tile that arrives with that index. The
     runtime updates in place when base and result are the same state."""
 
@@ -563,7 +564,7 @@ class ScatterOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ForkOp(IRDLOperation):
+class ForkOp(LateFormat):
     """Sends every tile of a stream to several consumers (each blocks the others when it is full)."""
 
     name = "dataflow.fork"
@@ -583,7 +584,7 @@ class ForkOp(IRDLOperation):
 
 
 @irdl_op_definition
-class MergeOp(IRDLOperation):
+class MergeOp(LateFormat):
     """Takes one tile from each input in turn: the output's innermost loop runs over the inputs.
 
     `N` streams of tile T and loops L give one stream of tile T and loops L + [N on D by S].

@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.rdu import syntax
 from headrace.dialects.rdu.syntax import SITES, AnyTensor, Int, Real, integer, real
+from headrace.dialects.support.formats import LateFormat
 from headrace.dialects.tensor.base import ir_type, tt
 from headrace.dialects.tensor.shapes import TT
 
@@ -32,7 +33,7 @@ TRANSFERS = ("load", "store", "gather", "scatter")
 
 
 @irdl_op_definition
-class YieldOp(IRDLOperation):
+class YieldOp(LateFormat):
     """Ends a unit's body: one tile per output port.
 
         rdu.yield %0, %1 : tensor<4xf32>, tensor<8xf32>

@@ -23,6 +23,7 @@ from xdsl.pattern_rewriter import RewritePattern
 from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.support import dtypes
+from headrace.dialects.support.formats import LateFormat
 from headrace.dialects.support.locations import Location
 from headrace.dialects.tensor import op_class, shapes
 from headrace.dialects.tensor.shapes import TT, ShapeError
@@ -135,7 +136,7 @@ def operands(op: Operation) -> tuple[SSAValue, ...]:
     return op._operands  # pyright: ignore[reportPrivateUsage]
 
 
-class TensorOp(IRDLOperation, HasCanonicalizationPatternsInterface):
+class TensorOp(LateFormat, HasCanonicalizationPatternsInterface):
     """An op on whole tensors with value semantics. Result types follow from operands and attributes by one rule
     (`shapes.infer`), which the verifier holds the written types against."""
 
