@@ -102,7 +102,7 @@ def share(op: BufferOp, target: float, device: Device, most: int, compact: bool 
     shape = op.buffer_type.shape
     ports = cuts(op)
     traffic = min(ceil(port_cycles(op, device) / target), most)
-    found: list[tuple[tuple[int, int, int], Share]] = []
+    found: list[tuple[tuple[int, int, int, int], Share]] = []
     for rank, dim in enumerate(free_dims(op, frames) if shape else [0]):
         least = units_for(op, device, frames, copies, dim)
         extent = shape[dim] if shape else 1
@@ -112,7 +112,8 @@ def share(op: BufferOp, target: float, device: Device, most: int, compact: bool 
         even = next((n for n in range(need, min(extent, 2 * need) + 1) if extent % n == 0), need)
         units = need if compact else even
         flows = nets(ports, dim, units) if units > 1 else 0
-        found.append(((units, flows, rank) if compact else (flows, units, rank), Share(dim, units)))
+        short = max(least, traffic) - need  # a dim with too few indices for the traffic is the last choice
+        found.append((((0, units, flows, rank) if compact else (short, flows, units, rank)), Share(dim, units)))
     return min(found, key=lambda x: x[0])[1] if found else None
 
 
