@@ -110,6 +110,10 @@ class Traffic:
         if not isinstance(unit, Pmu) or view is None:
             return 0.0, 0.0
         flow = self.flow
+        other = self.source if unit is self.target else self.target
+        if isinstance(other, Agcu) and len(other.sites) > 1:  # each moves its share at its own speed, not step by step
+            side = 1 if unit is self.target else 0
+            return self.words / len(np.unique(flow.pairs[:, side])), self.words / len(other.sites)
         terms = tuple(geometry.tile_terms(flow.stream, view))
         shifts = geometry.shifts(flow.stream.space, view)
         first = np.unique(self.places, return_index=True)[1]
