@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def passes_in(folder: Path, package: str) -> dict[str, Factory]:
     return found
 
 
-def available() -> dict[str, Factory]:
+@cache
+def available() -> Mapping[str, Factory]:
     """All passes by name, level by level."""
     root = Path(__file__).parents[1]
     found: dict[str, Factory] = {}
