@@ -146,7 +146,17 @@ def resolve(value: SSAValue, is_root: Callable[[SSAValue], bool] | None = None) 
 
 def bases(value: SSAValue) -> list[SSAValue]:
     """The values that a chain of movement ops takes its elements from, in order and once each."""
-    op = producer(value)
-    if op is None or not is_movement(op):
-        return [value]
-    return list(dict.fromkeys(b for operand in op.operands for b in bases(operand)))
+    found: dict[SSAValue, None] = {}
+    seen: set[SSAValue] = set()
+    work = [value]
+    while work:
+        one = work.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        op = producer(one)
+        if op is None or not is_movement(op):
+            found[one] = None
+        else:
+            work.extend(reversed(op.operands))
+    return list(found)
