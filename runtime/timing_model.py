@@ -162,17 +162,17 @@ class ConfigModel:
             default=0.0,
         )
 
-    def _sram(self, t: Traffic, side: int) -> tuple[float, int]:
-        """Cycles a step of a flow at its source's (0) or target's (1) memory unit, bank conflicts included, and which
-        unit that is."""
+    def _sram(self, t: Traffic, side: int) -> tuple[float, float, int]:
+        """Cycles a step of a flow at its source's (0) or target's (1) memory unit, bank conflicts included: what it
+        takes alone (a stream is one word a cycle), its share of all ports, and which unit that is."""
         index = t.flow.dst if side else t.flow.src
         unit = self.config.units[index]
         if not isinstance(unit, Pmu):
-            return 0.0, -1
+            return 0.0, 0.0, -1
         busiest, most = t.writes if side else t.reads
         ports = self.device.pmu.write_ports if side else self.device.pmu.read_ports
         conflict = t.conflict(unit, t.flow.dst_view if side else t.flow.src_view, self.layout[index])
-        return conflict * max(busiest / ports, most), index
+        return conflict * max(busiest / ports, most), conflict * busiest / ports, index
 
     # Clusters
 
@@ -296,7 +296,7 @@ class ConfigModel:
             if len(on) and int(on[-1]) < links.shape[1]:
                 links[cluster, on] += words * t.steps / device.network.links
             for side in (0, 1):
-                cycles, unit = self._sram(t, side)
+                _, cycles, unit = self._sram(t, side)
                 if cycles:
                     column("sram", unit, side)[cluster] += cycles * t.steps
         for m in self.members:
@@ -488,7 +488,7 @@ class ConfigModel:
         for t in self.flows:
             for side, at in ((0, t.flow.src), (1, t.flow.dst)):
                 if at == index:
-                    cycles = self._sram(t, side)[0] * t.steps
+                    cycles = self._sram(t, side)[1] * t.steps
                     read, write = (read, write + cycles) if side else (read + cycles, write)
         return {"read": read, "write": write}, max(read, write)
 
