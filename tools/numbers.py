@@ -20,6 +20,9 @@ from headrace.passes.infra.manager import PassBug
 
 if TYPE_CHECKING:
     import numpy as np
+    from xdsl.dialects.func import FuncOp
+
+    from headrace.dialects.rdu.program import ProgramOp
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -63,10 +66,33 @@ class Numbers:
 
     def _run(self, module: ModuleOp) -> dict[str, Array]:
         from headrace.dialects.dataflow.interpreter import DataflowInterpreter  # runs tensor programs as well
-        from headrace.dialects.tensor.program import entry
 
-        name = entry(module).sym_name.data
+        if _program(module) is not None:
+            return self._run_units(module)
+        name = _entry(module).sym_name.data
         return DataflowInterpreter(module, self.store).run(name, self.arrays)
+
+    def _run_units(self, module: ModuleOp) -> dict[str, Array]:
+        """The results of a routed program, in the runtime; states under the names of their results."""
+        from headrace.backend.encode import encode
+        from headrace.compiler import ModelWeights
+        from headrace.runtime.session import Executable
+
+        try:
+            program = encode(module)
+        except CompileError as error:
+            if error.code != "not-routed":
+                raise
+            raise CompileError(
+                "not-interpretable",
+                "units run once they are routed",
+                fix="begin with IR of the tensor or the dataflow level",
+            ) from None
+        exe = Executable(program, ModelWeights(module, self.store))
+        states = dict(program.states)
+        exe.reset({name: array for name, array in self.arrays.items() if name in states})
+        results = dict(exe({name: array for name, array in self.arrays.items() if name not in states}))
+        return results | {states[past]: array for past, array in exe.state().items()}
 
     def _weights(self, module: ModuleOp) -> Any:
         from headrace.dialects.support import weights
@@ -78,21 +104,44 @@ class Numbers:
             return weights.open_store(self.weights)
         derived = {op.key for op in module.walk() if isinstance(op, RecipeOp)}
         used = {op.key.data: tt(op.results[0]) for op in module.walk() if isinstance(op, WeightOp)}
+        program = _program(module)
+        if program is not None:
+            used |= {op.key.data: tt(op.type) for op in program.regions_ if op.kind.data == "weight"}
         return weights.random({key: (of.shape, of.dtype) for key, of in used.items() if key not in derived}, seed)
 
     def _inputs(self, module: ModuleOp) -> dict[str, Array]:
         from headrace.dialects.tensor.base import tt
-        from headrace.dialects.tensor.program import entry, signature
+        from headrace.dialects.tensor.program import signature
 
         seed = _seed(self.inputs, "--inputs")
         if seed is None:
             return _load(self.inputs)
-        func = entry(module)
-        types = [tt(argument) for argument in func.body.block.args]
-        return {
-            name: _random(of.shape, of.dtype, zlib.crc32(name.encode()) + seed)
-            for name, of in zip(signature(func).inputs, types, strict=True)
-        }
+        program = _program(module)
+        if program is not None:
+            types = {op.title.data: tt(op.type) for op in program.ports if op.kind.data == "input"}
+        else:
+            func = _entry(module)
+            types = dict(zip(signature(func).inputs, map(tt, func.body.block.args), strict=True))
+        return {name: _random(*of, zlib.crc32(name.encode()) + seed) for name, of in types.items()}
+
+
+def _program(module: ModuleOp) -> ProgramOp | None:
+    """The program of a module at the rdu level."""
+    from headrace.dialects.rdu.program import ProgramOp
+
+    return next((op for op in module.body.block.ops if isinstance(op, ProgramOp)), None)
+
+
+def _entry(module: ModuleOp) -> FuncOp:
+    """The function to run; `CompileError` when there is none."""
+    from headrace.dialects.tensor.program import entry
+
+    try:
+        return entry(module)
+    except KeyError:
+        raise CompileError(
+            "no-entry", "there is nothing to run", why="the module has no function @main", fix="name the function @main"
+        ) from None
 
 
 def difference(reference: Array, found: Array, name: str, after: str) -> float:

@@ -15,6 +15,7 @@ import time
 import traceback
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import accumulate
@@ -37,6 +38,7 @@ from headrace.passes.infra.registry import available, build
 from headrace.passes.infra.verify import offences
 
 if TYPE_CHECKING:
+    from headrace.dialects.machine.device import Device
     from headrace.tools.numbers import Numbers
 
 DIALECTS = {
@@ -117,6 +119,17 @@ def pipelines() -> dict[str, str]:
     return dict(getattr(import_module("headrace.passes.pipelines"), "PIPELINES", {}))
 
 
+def shortened(named: dict[str, str]) -> dict[str, str]:
+    """Pipeline texts in which the pipelines that they contain go by name."""
+    found: dict[str, str] = {}
+    for name, text in named.items():
+        for other, part in named.items():
+            if other != name and len(part) < len(text):
+                text = re.sub(rf"(?<![^,]){re.escape(part)}(?![^,])", other, text)
+        found[name] = text
+    return found
+
+
 def parse(ctx: Context, text: str, name: str, first_line: int = 0) -> tuple[ModuleOp, dict[Operation, tuple[int, int]]]:
     """The verified module of `text` and where each of its ops stood (line, column). Raises `Refused`."""
     if not re.sub(r"//[^\n]*", "", text).strip():
@@ -128,14 +141,42 @@ def parse(ctx: Context, text: str, name: str, first_line: int = 0) -> tuple[Modu
         module = parser.parse_module()
     except ParseError as error:
         line, column = parser.line_column(_position(error, text))
-        raise Refused(Refusal(line, column, error.msg)) from error
+        raise Refused(Refusal(line, column, _clearer(ctx, error, text))) from error
     if isinstance(module.location, UnknownLoc):
         module.location = _at(name, first_line + 1)
     wrong = offences(module)
     if wrong:
         where = parser.positions
-        raise Refused(*(Refusal(*where.get(op, (0, 0)), f"'{op.name}': {message}") for op, message in wrong))
+        raise Refused(*(Refusal(*where.get(op, (0, 0)), _named(op, message)) for op, message in wrong))
     return module, parser.positions
+
+
+def _named(op: Operation, message: str) -> str:
+    """A verifier's message with the name of its op, once."""
+    return message if message.startswith(f"{op.name}:") else f"'{op.name}': {message}"
+
+
+def _clearer(ctx: Context, error: ParseError, text: str) -> str:
+    """The parser's message; where xDSL says too little, what was expected or what is near."""
+    message = error.msg.strip()
+    if message == "in block definition":
+        ends = "; the text ends inside a region" if not text[error.span.start :].strip() else ""
+        return f"expected an op, a block or '}}'{ends}"
+    unknown = re.fullmatch(r"Operation (\S+) is not registered", message)
+    if unknown is None:
+        return error.msg
+    close = get_close_matches(unknown[1], _names_near(ctx, unknown[1]), 1, 0.5)
+    return f"{message}; did you mean '{close[0]}'?" if close else message
+
+
+def _names_near(ctx: Context, name: str) -> list[str]:
+    """The ops of the dialect that an op's name begins with; without one, ops that are called so in any of ours."""
+    dialect, dot, _ = name.partition(".")
+    if not dot:
+        return [f"{one}.{name}" for one in DIALECTS if ctx.get_optional_op(f"{one}.{name}") is not None]
+    if dialect not in DIALECTS:
+        return [name.replace(dialect, one, 1) for one in get_close_matches(dialect, DIALECTS, 1)]
+    return [op.name for op in _lazy_dialect(DIALECTS[dialect])().operations]
 
 
 def _position(error: ParseError, text: str) -> int:
@@ -255,6 +296,7 @@ def arguments() -> argparse.ArgumentParser:
     add("input", nargs="?", default="-", help="file of IR; standard input when it is '-' or missing")
     add("-o", "--output", default="-", help="where the result goes; standard output by default")
     add("-p", "--passes", default="", metavar="PIPELINE", help="passes in order: 'a,b{x=1 y=2,3}'; may name pipelines")
+    add("--device", metavar="NAME|TOML", help="put this device into the module before the passes run")
     add("--split-input-file", action="store_true", help="treat parts between '// -----' lines one by one")
     add("--verify-diagnostics", action="store_true", help="errors must be those of '// expected-error {{…}}' comments")
     add("--verify-each", action=argparse.BooleanOptionalAction, default=True, help="audit the IR after each pass")
@@ -286,6 +328,7 @@ class Driver:
         self.name = "<stdin>" if self.args.input == "-" else self.args.input
         self.times: dict[str, float] = {"parse": 0.0, "print": 0.0}
         self.records: list[Any] = []
+        self.device: Device | None = None
 
     def run(self) -> int:
         """Do what the command line says; the exit code."""
@@ -300,6 +343,10 @@ class Driver:
         if args.help_pass:
             return self.help_pass(args.help_pass)
         passes = build(args.passes, pipelines=pipelines())
+        if args.device:
+            from headrace.dialects.machine.device import load_device
+
+            self.device = load_device(args.device)
         self._check_names([*args.print_ir_before, *args.print_ir_after], passes)
         if args.print_pipeline:
             print(",".join(map(str, passes)), file=self.stderr)
@@ -318,11 +365,17 @@ class Driver:
         return code
 
     def list_passes(self) -> int:
-        """Print every pass with the first line of its docstring, then the pipelines."""
+        """Print the passes level by level, each with the first line of its docstring, then the pipelines."""
+        level = ""
         for name, factory in available().items():
-            print(f"{name:28} {((factory().__doc__ or '').strip().splitlines() or [''])[0]}", file=self.stdout)
-        for name, text in pipelines().items():
-            print(f"{name:28} = {' '.join(text.split())}", file=self.stdout)
+            found = factory()
+            if level != (level := found.__module__.split(".")[-2]):
+                print(f"passes of {level}:", file=self.stdout)
+            about = ((found.__doc__ or "").strip().splitlines() or [""])[0]
+            print(f"  {name:26} {about}", file=self.stdout)
+        print("pipelines, by name wherever a pass may stand:", file=self.stdout)
+        for name, text in shortened(pipelines()).items():
+            print(f"  {name:26} {text}", file=self.stdout)
         return 0
 
     def help_pass(self, name: str) -> int:
@@ -331,7 +384,7 @@ class Driver:
 
         passes, named = available(), pipelines()
         if name in named:
-            print(f"{name} is the pipeline\n{named[name]}", file=self.stdout)
+            print(f"{name} is a pipeline:\n{named[name]}", file=self.stdout)
         elif name in passes:
             print(describe(passes[name]()), file=self.stdout)
         else:
@@ -364,6 +417,10 @@ class Driver:
         start = time.process_time()
         ctx = context(args.allow_unregistered_dialect)
         module, positions = parse(ctx, text, self.name, first_line)
+        if self.device is not None:
+            from headrace.dialects.machine.attributes import set_device
+
+            set_device(module, self.device)
         self.times["parse"] += time.process_time() - start
         named = {locations.text(op.location): at for op, at in reversed(positions.items())}
         numbers = self._numbers()

@@ -6,6 +6,7 @@ folders that hold no pass start with an underscore. Nothing is imported until a 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -17,7 +18,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
-from headrace.dialects.support.diagnostics import Collector, CompileError
+from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
 
 LEVELS = ("tensor", "convert", "dataflow", "rdu")
 Factory = Callable[[], type[ModulePass]]
@@ -72,7 +73,7 @@ def build(
     for spec in _expand(text, pipelines, ()):
         if spec.name not in passes:
             close = get_close_matches(spec.name, [*passes, *pipelines], 1, 0.5)
-            fix = f"did you mean '{close[0]}'?" if close else "--list-passes lists them"
+            fix = f"did you mean '{close[0]}'?" if close else "`headrace-opt --list-passes` lists them"
             found.add("unknown-pass", f"unknown pass '{spec.name}'", fix=fix)
             continue
         try:
@@ -80,9 +81,31 @@ def build(
         except CompileError as error:
             found.diagnostics.extend(error.diagnostics)
         except ValueError as error:
-            found.add("bad-option", f"{spec.name}: {error}", fix=f"--help-pass {spec.name} lists the options")
+            fix = f"`headrace-opt --help-pass {spec.name}` explains the options"
+            what, hint = _bad_option(passes[spec.name](), spec) or (str(error), fix)
+            found.add("bad-option", f"{spec.name}: {what}", fix=hint or fix)
     found.raise_if_any()
     return tuple(built)
+
+
+def _bad_option(kind: type[ModulePass], spec: ArgSpec) -> tuple[str, str] | None:
+    """What is wrong with the first bad option of a pass and a hint, in words of the command line; None for a fault
+    that is not told apart."""
+    fields = {f.name.replace("_", "-"): f for f in dataclasses.fields(kind) if f.name != "name" and f.init}
+    for key, values in spec.parameters.items():
+        name = key.replace("_", "-")
+        if name not in fields:
+            return f"there is no option '{name}'", nearest(name, fields) if fields else "it has no options"
+        other = {k: v for k, v in spec.parameters.items() if k == key}
+        try:
+            kind.from_spec(ArgSpec(spec.name, other))
+        except CompileError:
+            continue
+        except ValueError:
+            shown, wanted = ",".join(map(str, values)), fields[name].type
+            wanted = wanted if isinstance(wanted, str) else getattr(wanted, "__name__", str(wanted))
+            return f"{name}={shown}: expected {wanted}", ""
+    return None
 
 
 def _expand(text: str, pipelines: Mapping[str, str], inside: tuple[str, ...]) -> list[ArgSpec]:
