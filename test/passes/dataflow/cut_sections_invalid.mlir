@@ -1,10 +1,24 @@
-// RUN: headrace-opt %s -p 'convert-tensor-to-dataflow,cut-sections' --verify-diagnostics
+// RUN: headrace-opt %s -p cut-sections --split-input-file --verify-diagnostics
 
-// Weights of 64 MB, not streamed, on a chip that has 16 MB.
+// A stage that does not fit alone is refused with the numbers and its largest buffers.
 builtin.module attributes {machine.device = #machine.device<"plasticine">} {
-  func.func @main(%x: tensor<2x4096xf32>, %w: tensor<4096x4096xf32>) -> tensor<2x4096xf32> {
-    // expected-error @+1 {{stage "matmul_0" alone needs 1 compute units and 257 memory units; 'plasticine' has 64 and 64}}
-    %0 = tensor.matmul %x, %w : tensor<2x4096xf32>, tensor<4096x4096xf32> -> tensor<2x4096xf32>
-    func.return %0 : tensor<2x4096xf32>
+  func.func @main(%x: tensor<64x8192xf32>) -> tensor<64x8192xf32> {
+    %w = tensor.weight "w" : tensor<8192x8192xf32>
+    %0 = dataflow.section "main_0"(%x, %w) : (tensor<64x8192xf32>, tensor<8192x8192xf32>) -> tensor<64x8192xf32> {
+    ^bb0(%1: tensor<64x8192xf32>, %2: tensor<8192x8192xf32>):
+      %3 = dataflow.load %1 at 0 [8192, 1] : tensor<64x8192xf32> -> !dataflow.stream<tensor<64x8192xf32>>
+      %4 = dataflow.buffer [64, 8192] (%3 at 0 [8192, 1]) to (at 0 [8192, 1]) : (!dataflow.stream<tensor<64x8192xf32>>) -> !dataflow.stream<tensor<64x8192xf32>>
+      %5 = dataflow.load %2 at 0 [8192, 1] : tensor<8192x8192xf32> -> !dataflow.stream<tensor<8192x8192xf32>>
+      %6 = dataflow.buffer [8192, 8192] (%5 at 0 [8192, 1]) to (at 0 [8192, 1]) : (!dataflow.stream<tensor<8192x8192xf32>>) -> !dataflow.stream<tensor<8192x8192xf32>>
+      // expected-error-re @+1 {{cut-sections: stage \"matmul_0\" alone needs 1 compute units and \d+ memory units; 'plasticine' has 64 and 64 \[stage-too-large\]\s+why: largest buffers: tensor<8192x8192xf32> holds 268435456 bytes}}
+      %7 = dataflow.stage "matmul_0"(%4, %6) : (!dataflow.stream<tensor<64x8192xf32>>, !dataflow.stream<tensor<8192x8192xf32>>) -> !dataflow.stream<tensor<64x8192xf32>> {
+      ^bb0(%8: tensor<64x8192xf32>, %9: tensor<8192x8192xf32>):
+        %10 = tensor.matmul %8, %9 : tensor<64x8192xf32>, tensor<8192x8192xf32> -> tensor<64x8192xf32>
+        dataflow.yield %10 : tensor<64x8192xf32>
+      }
+      %8 = dataflow.store (%7 at 0 [8192, 1]) : (!dataflow.stream<tensor<64x8192xf32>>) -> tensor<64x8192xf32>
+      dataflow.yield %8 : tensor<64x8192xf32>
+    }
+    func.return %0 : tensor<64x8192xf32>
   }
 }
