@@ -129,13 +129,41 @@ def test_twice_the_parts_halve_the_compute() -> None:
 
 
 def test_twice_the_rows_take_twice_the_steady_state() -> None:
-    one, two = (only(timed(gemm(n * 512, 64, 384, steps=16 * n, parts=2))).cycles for n in (1, 2))
+    one, two = (only(timed(gemm(n * 256, 64, 192, steps=8 * n, parts=1))).cycles for n in (1, 2))
     assert 1.8 < two / one < 2.0
 
 
+def elementwise(stages: int, rows: int = 256, columns: int = 64, *, fused: bool) -> Program:
+    """x negated `stages` times: by a chain of units in one config, or by one config launched again and again."""
+    b = Builder("chain")
+    x, y = b.param("x", (rows, columns)), b.param("y", (rows, columns), "out")
+    load, store = b.agcu("load", x, 2), b.agcu("store", y, 2)
+    time = [(rows // 16, 0, 16)]
+    last, view = load, identity((rows, columns))
+    for n in range(stages if fused else 1):
+        body = Body([TT((16, columns), "f32")])
+        unit = b.pcu(f"neg{n}", body, [body.op("neg", 0)])
+        b.flow(last, unit, (16, columns), time, from_=view if last == load else None)
+        last = unit
+    b.flow(last, store, (16, columns), time, to=view)
+    temps = [] if fused else [region(f"t{n}", "temp", (rows, columns)) for n in range(stages - 1)]
+    regions = [region("x", "input", (rows, columns)), *temps, region("y", "output", (rows, columns))]
+    places = range(len(regions) - 1)
+    return program([b.config()], regions, [(0, [n, n + 1]) for n in places])
+
+
+def test_a_fused_chain_is_faster_than_its_parts_and_moves_less() -> None:
+    fused, apart = timed(elementwise(6, fused=True)), timed(elementwise(6, fused=False))
+    assert apart.hbm_bytes == 6 * fused.hbm_bytes and apart.flops == fused.flops
+    assert apart.seconds > 3 * fused.seconds
+    assert apart.seconds - apart.launch_seconds > 2 * (fused.seconds - fused.launch_seconds)
+    longer = timed(elementwise(12, fused=True))
+    assert fused.seconds < longer.seconds < 1.5 * fused.seconds  # a longer chain is fill, not pace
+
+
 def test_buffers_of_frames_overlap_and_whole_buffers_do_not() -> None:
-    given = gemm(512, 64, 384, steps=16, parts=2)
-    whole = timed(gemm(512, 64, 384, steps=16, parts=2, whole=True))
+    given = gemm(256, 64, 192, steps=8)
+    whole = timed(gemm(256, 64, 192, steps=8, whole=True))
     assert only(whole).cycles > only(timed(given)).cycles
     times = units(whole)
     assert times["dot"].start >= times["load_x"].end and times["store_y"].start >= times["dot"].end
