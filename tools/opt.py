@@ -165,7 +165,8 @@ def _clearer(ctx: Context, error: ParseError, text: str) -> str:
     unknown = re.fullmatch(r"Operation (\S+) is not registered", message)
     if unknown is None:
         return error.msg
-    close = get_close_matches(unknown[1], _names_near(ctx, unknown[1]), 1, 0.5)
+    near = _names_near(ctx, unknown[1])
+    close = get_close_matches(unknown[1], near, 1, 0.6) if "." in unknown[1] else near
     return f"{message}; did you mean '{close[0]}'?" if close else message
 
 

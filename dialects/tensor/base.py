@@ -23,6 +23,7 @@ from xdsl.pattern_rewriter import RewritePattern
 from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.support import dtypes
+from headrace.dialects.support.diagnostics import nearest
 from headrace.dialects.support.formats import LateFormat
 from headrace.dialects.support.locations import Location
 from headrace.dialects.tensor import op_class, shapes
@@ -152,6 +153,8 @@ class TensorOp(LateFormat, HasCanonicalizationPatternsInterface):
         return canonicalization.patterns(cls.name)
 
     def verify_(self) -> None:
+        if self.attributes:
+            _refuse_unknown(self)
         try:
             expected = shapes.infer(self.name, self.attrs(), [tt(x) for x in operands(self)])
             found = tuple(tt(x) for x in self.results)
@@ -160,6 +163,15 @@ class TensorOp(LateFormat, HasCanonicalizationPatternsInterface):
         if expected != found:
             wanted, have = ", ".join(map(str, expected)), ", ".join(map(str, found))
             raise VerifyException(f"{self.name}: result type is {have} but operands and attributes give {wanted}")
+
+
+def _refuse_unknown(op: TensorOp) -> None:
+    """Refuse attributes that the op does not have; those of a dialect (`dialect.name`) may be on any op."""
+    known = _properties(type(op))
+    for name in op.attributes:
+        if "." not in name:
+            hint = nearest(name, known) if known else "it has none"
+            raise VerifyException(f"{op.name}: there is no attribute '{name}'; {hint}")
 
 
 def attributes_of(op: Operation) -> dict[str, Any]:
