@@ -32,7 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.rdu import syntax
 from headrace.dialects.rdu.config import ConfigOp
-from headrace.dialects.rdu.syntax import AnyTensor, Int, integer
+from headrace.dialects.rdu.syntax import AnyTensor, Int, integer, symbol
 from headrace.dialects.tensor.base import ir_type, tt
 from headrace.dialects.tensor.shapes import TT
 
@@ -62,13 +62,14 @@ class RegionOp(IRDLOperation):
     irdl_options = (ParsePropInAttrDict(),)
 
     def __init__(self, name: str, kind: str, type: TT, key: str = "") -> None:
-        super().__init__(
+        Operation.__init__(  # no operands or regions, which IRDLOperation would look for
+            self,
             properties={
                 "sym_name": StringAttr(name),
                 "kind": StringAttr(kind),
                 "type": ir_type(type),
                 "key": StringAttr(key),
-            }
+            },
         )
 
     @classmethod
@@ -129,14 +130,15 @@ class PortOp(IRDLOperation):
     irdl_options = (ParsePropInAttrDict(),)
 
     def __init__(self, kind: str, title: str, region: str, type: TT, offset: int = 0) -> None:
-        super().__init__(
+        Operation.__init__(
+            self,
             properties={
                 "kind": StringAttr(kind),
                 "title": StringAttr(title),
-                "region_name": SymbolRefAttr(region),
+                "region_name": symbol(region),
                 "type": ir_type(type),
                 "offset": integer(offset),
-            }
+            },
         )
 
     @classmethod
@@ -193,13 +195,14 @@ class LaunchOp(IRDLOperation):
     irdl_options = (ParsePropInAttrDict(),)
 
     def __init__(self, config: str, args: Sequence[tuple[str, int]], mode: str = "sw") -> None:
-        super().__init__(
+        Operation.__init__(
+            self,
             properties={
-                "config": SymbolRefAttr(config),
-                "args": ArrayAttr([SymbolRefAttr(name) for name, _ in args]),
+                "config": symbol(config),
+                "args": ArrayAttr([symbol(name) for name, _ in args]),
                 "offsets": DenseArrayBase.from_list(i64, [offset for _, offset in args]),
                 "mode": StringAttr(mode),
-            }
+            },
         )
 
     @classmethod

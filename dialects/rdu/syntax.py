@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     DenseArrayBase,
     Float64Type,
     FloatAttr,
+    IntAttr,
     IntegerAttr,
     IntegerType,
     StringAttr,
@@ -22,16 +25,26 @@ from xdsl.irdl import AnyAttr
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
+from headrace.dialects.support.attributes import fitting
+
 Int = IntegerAttr[IntegerType]
 Real = FloatAttr[Float64Type]
 Sites = DenseArrayBase[IntegerType]
 AnyTensor = TensorType.constr(AnyAttr())
+NOT_NESTED: ArrayAttr[StringAttr] = ArrayAttr(())
 SITES = DenseArrayBase.constr(i32)
 
 
 def integer(value: int) -> Int:
     """A 64-bit integer attribute."""
+    if 0 <= value < 1 << 63:
+        return cast("Int", fitting(IntegerAttr, value=IntAttr(value), type=i64))
     return IntegerAttr(value, i64)
+
+
+def symbol(name: str) -> SymbolRefAttr:
+    """A reference to a symbol."""
+    return fitting(SymbolRefAttr, root_reference=StringAttr(name), nested_references=NOT_NESTED)
 
 
 def real(value: float) -> Real:

@@ -23,15 +23,14 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.builtin import LocationAttr as Location
 from xdsl.ir import Attribute, Operation
 
+from headrace.dialects.support.attributes import fitting
+
 NOTHING = NoneAttr()
 
 
 def named(name: str) -> Location:
     """The location of a named model node."""
-    # As NameLoc(StringAttr(name), NOTHING), less its verifier: an importer makes one per node, of what fits.
-    found = NameLoc.__new__(NameLoc)
-    vars(found).update(desc=StringAttr(name), location=NOTHING)
-    return found
+    return fitting(NameLoc, desc=StringAttr(name), location=NOTHING)
 
 
 def file_line(path: str, line: int, column: int = 0) -> Location:
@@ -63,7 +62,7 @@ def fuse(locations: Iterable[Location]) -> Location:
         return UnknownLoc()
     if len(found) == 1:
         return next(iter(found))
-    return FusedLoc(ArrayAttr(tuple(found)), NOTHING)  # from a list it would have no hash
+    return fitting(FusedLoc, locations=ArrayAttr(tuple(found)), metadata=NOTHING)  # a list would have no hash
 
 
 def call_site(callee: Location, caller: Location) -> Location:

@@ -42,11 +42,11 @@ class NodeSpec:
     @staticmethod
     def of(proto: Any, prefix: str, index: int) -> NodeSpec:
         """Node `index` of a graph or function, its name behind `prefix`."""
-        kind, name, domain, inputs, outputs = proto.op_type, proto.name, proto.domain, proto.input, proto.output
+        kind, name, domain = proto.op_type, proto.name, proto.domain
+        inputs, outputs = tuple(proto.input), tuple(proto.output)
         attributes = {a.name: a for a in proto.attribute}
         _check_text(kind, name, domain, *inputs, *outputs, *attributes)
-        name = prefix + (name or f"{kind}_{index}")
-        return NodeSpec(name, kind, domain, tuple(inputs), tuple(outputs), attributes)
+        return NodeSpec(prefix + (name or f"{kind}_{index}"), kind, domain, inputs, outputs, attributes)
 
     @property
     def op_type(self) -> str:

@@ -125,7 +125,8 @@ class Builder:
         self, name: str, operands: Sequence[Value], attrs: Mapping[str, Any], location: Location, value_name: str
     ) -> tuple[Value, ...]:
         """The results of a tensor op. One on known operands is put off until its elements or its op are needed."""
-        if all(x.known for x in operands):
+        unknown = [x for x in operands if not x.known]
+        if not unknown:
             found = self._put_off(name, operands, self.plain(name, attrs), location, value_name)
             if found is not None:
                 return found

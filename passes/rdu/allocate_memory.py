@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.ops import ProgramOp, RegionOp
+from headrace.dialects.rdu.syntax import integer
 from headrace.dialects.support import dtypes, locations
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.base import tt
@@ -109,9 +110,10 @@ def allocate(program: ProgramOp, device: Device, align: int) -> list[Tenant]:
 
 
 def _write(at: dict[RegionOp, int], memory: str) -> None:
+    name = StringAttr(memory)
     for op, address in at.items():
-        op.memory = StringAttr(memory)
-        op.address = IntegerAttr(address, i64)
+        op.memory = name
+        op.address = integer(address)
 
 
 @dataclass(frozen=True)

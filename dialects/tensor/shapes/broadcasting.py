@@ -35,6 +35,8 @@ def require_float(dtype: str, name: str = "operand") -> None:
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]], names: Sequence[str]) -> tuple[int, ...]:
     """NumPy broadcasting: align at the last dim, sizes equal or 1. `ShapeError` names the dims that disagree."""
+    if shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     rank = max(map(len, shapes))
     result = [1] * rank
     owner = [0] * rank
