@@ -24,19 +24,26 @@ import pytest
 from level_programs import level_program
 from random_programs import Array, Program, disagreement
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
 from headrace.backend.encode import encode
 from headrace.dialects.dataflow.interpreter import run_dataflow
 from headrace.dialects.machine.attributes import set_device
 from headrace.dialects.machine.device import Device, load_device
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.dtypes import FLOATS, to_numpy
+from headrace.dialects.support.weights import WeightStore
+from headrace.dialects.tensor.base import tt
 from headrace.dialects.tensor.interpreter import evaluate_recipe, run_function
+from headrace.dialects.tensor.program import signature
+from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.tensor.storage import weight_types
 from headrace.passes import pipelines
 from headrace.passes.infra.manager import PassManager, Watch
 from headrace.passes.infra.registry import build
 from headrace.runtime.program import Program as Runnable
 from headrace.runtime.session import Executable
-from headrace.tools.opt import context
+from headrace.tools.opt import context, parse
 
 SEEDS = 60
 TINY = Path(__file__).parent / "dialects" / "machine" / "data" / "tiny.toml"
@@ -82,10 +89,11 @@ def _agree(expected: dict[str, Array], found: dict[str, Array], level: str) -> N
     assert not why, f"{level}: {why}"
 
 
-def _run(exe: Executable, program: Runnable, inputs: dict[str, Array]) -> dict[str, Array]:
-    """One run from the state that `inputs` gives."""
+def _run(exe: Executable, program: Runnable, inputs: dict[str, Array], reset: bool = True) -> dict[str, Array]:
+    """One run from the state that `inputs` gives, or (`reset` false) from the state that the run before left."""
     states = dict(program.states)
-    exe.reset({name: inputs[name] for name in states})
+    if reset:
+        exe.reset({name: inputs[name] for name in states})
     found = exe({name: array for name, array in inputs.items() if name not in states})
     state = exe.state()
     found.update((present, state[past]) for past, present in states.items())
@@ -95,11 +103,16 @@ def _run(exe: Executable, program: Runnable, inputs: dict[str, Array]) -> dict[s
 def check_levels(seed: int, name: str = "") -> None:
     """Map the program of a seed and run it at every level. `CompileError` when the device has no room for it."""
     program = level_program(seed, dtype={3: "bf16", 7: "f64"}.get(seed % 10, "f32"))
+    check_program(program, name or DEVICES[seed % len(DEVICES)], phases(seed))
+
+
+def check_program(program: Program, name: str, pipelines: tuple[str, str, str]) -> None:
+    """Map a program for the device of that name by three pipelines, and run it at every level."""
     inputs = program.inputs
     expected = run_function(program.module, "main", inputs, program.store)
     module = program.module.clone()
-    set_device(module, device(name or DEVICES[seed % len(DEVICES)]))
-    tensor, dataflow, rdu = phases(seed)
+    set_device(module, device(name))
+    tensor, dataflow, rdu = pipelines
 
     def after(one: Any, module: ModuleOp) -> None:
         _agree(expected, run_dataflow(module, inputs, program.store, debug=True), f"dataflow after {one}")
@@ -114,6 +127,10 @@ def check_levels(seed: int, name: str = "") -> None:
     merged = Executable(routed, weights)
     for _ in range(2):  # the second run meets what the first left in memory
         _agree(expected, _run(merged, routed, inputs), "merged")
+    if routed.states:
+        later = {**inputs, **{past: expected[present] for past, present in routed.states}}
+        expected_later = run_function(program.module, "main", later, program.store)
+        _agree(expected_later, _run(merged, routed, inputs, reset=False), "merged, from the state that it left")
     _agree(expected, _run(Executable(routed, weights, literal=True), routed, inputs), "literal")
 
 
@@ -124,6 +141,35 @@ def test_levels_agree(seed: int) -> None:
             check_levels(seed)
         except CompileError as error:
             assert error.code in REFUSALS and DEVICES[seed % len(DEVICES)] == "tight", str(error)
+
+
+def case(text: str) -> Program:
+    """A program in text, with inputs and weights at random; integers are 0 or 1, so that they may be indices."""
+    module, _ = parse(context(), text, "levels.mlir")
+    func = next(op for op in module.body.block.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
+    rng = np.random.default_rng(0)
+
+    def array(type: TT) -> Array:
+        numbers = rng.standard_normal(type.shape) if type.dtype in FLOATS else rng.integers(0, 2, type.shape)
+        return numbers.astype(to_numpy(type.dtype))
+
+    names = signature(func).inputs
+    inputs = {n: array(tt(a)) for n, a in zip(names, func.body.block.args, strict=True)}
+    store = WeightStore()
+    for key, type in weight_types(module).items():
+        store.add_array(key, array(type))
+    return Program(module, inputs, store)
+
+
+def _cases() -> dict[str, str]:
+    parts = (Path(__file__).parent / "data" / "levels.mlir").read_text(encoding="utf-8").split("// -----\n")
+    return {re.findall(r"^// (.*)$", part, re.M)[-1]: part for part in parts}
+
+
+@pytest.mark.parametrize("name", _cases())
+def test_levels_agree_on(name: str) -> None:
+    with np.errstate(all="ignore"):
+        check_program(case(_cases()[name]), "small", ("", *phases(len(name))[1:]))
 
 
 def main(start: int, stop: int, name: str = "") -> int:
