@@ -134,6 +134,19 @@ def test_cells_that_nobody_writes_hold_the_fill() -> None:
         assert found.tolist() == [7, 2, 7, 7, 1, 7]
 
 
+def test_a_buffer_may_feed_a_buffer() -> None:
+    module = section(
+        f"""%0 = dataflow.load %a at 0 [1] : tensor<8xf32> -> {X}
+            %1 = dataflow.buffer [8] (%0 at 0 [1]) to (at 7 [-1]) : ({X}) -> {X}
+            %2, %3 = dataflow.buffer [8] (%1 at 0 [1]) to (at 0 [1], at 7 [-1]) : ({X}) -> ({X}, {X})
+            %4 = dataflow.store (%2 at 0 [2], %3 at 1 [2]) : ({X}, {X}) -> tensor<16xf32>
+            dataflow.yield %4 : tensor<16xf32>""",
+        results="tensor<16xf32>",
+    )
+    (found,) = run_dataflow(module, [arange(8)], debug=True).values()
+    np.testing.assert_array_equal(found, np.stack([arange(8)[::-1], arange(8)], axis=1).reshape(-1))
+
+
 def test_two_writers_of_one_cell_are_refused() -> None:
     one = "!dataflow.stream<tensor<1xf32>>"
     module = section(

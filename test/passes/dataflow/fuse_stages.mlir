@@ -1,4 +1,5 @@
 // RUN: headrace-opt %s -p fuse-stages --split-input-file | filecheck %s
+// RUN: headrace-opt %s -p 'fuse-stages{most=2}' --split-input-file | filecheck %s --check-prefix=TWO
 
 // Elementwise stages join the matmul that makes their input, one after the other.
 // CHECK-LABEL: func.func @main(
@@ -10,6 +11,11 @@
 // CHECK-NEXT:      dataflow.yield %[[G]]
 // CHECK-NEXT:    }
 // CHECK-NEXT:    dataflow.store (%[[T]] at 0 [8, 1])
+// TWO-LABEL:   func.func @main(
+// TWO:           tensor.matmul
+// TWO-NEXT:      tensor.add
+// TWO-NEXT:      dataflow.yield
+// TWO:           tensor.gelu
 func.func @main(%x: tensor<4x6xf32>, %w: tensor<6x8xf32>, %v: tensor<8xf32>) -> tensor<4x8xf32> {
   %0 = dataflow.section "main_0"(%x, %w, %v) : (tensor<4x6xf32>, tensor<6x8xf32>, tensor<8xf32>) -> tensor<4x8xf32> {
   ^bb0(%1: tensor<4x6xf32>, %2: tensor<6x8xf32>, %3: tensor<8xf32>):
