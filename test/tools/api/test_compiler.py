@@ -1,16 +1,10 @@
-"""headrace.compile: the same bytes every time, a layer compiled once, artifacts that need no compiler."""
+"""headrace.compile: devices, artifacts, and IR of every phase."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import struct
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -18,7 +12,6 @@ import pytest
 from command import headrace as headrace_command
 from command import succeeds
 from gpt import gpt
-from onnx import numpy_helper
 
 import headrace
 from headrace.compiler import import_model, lower, translate
@@ -30,13 +23,6 @@ from headrace.tools.demo import Attention
 from headrace.version import VERSION
 
 DEMO = Attention(tokens=32, width=32, heads=2)
-
-
-def header_of(path: Path) -> tuple[dict[str, Any], bytes]:
-    """Header and data part of a safetensors file."""
-    data = path.read_bytes()
-    (size,) = struct.unpack("<Q", data[:8])
-    return json.loads(data[8 : 8 + size]), data[8 + size :]
 
 
 def program_of(path: Path) -> tuple[list[bytes], dict[str, str]]:
@@ -63,43 +49,7 @@ def test_a_device_may_be_a_value() -> None:
     assert headrace.compile(DEMO.model(), device=load_device("sn10")).program.device["name"] == "sn10"
 
 
-# The same bytes
-
-
-def test_twice_the_same_bytes(tmp_path: Path) -> None:
-    """In this process and in others, whatever the hash seed."""
-    model = tmp_path / "m.onnx"
-    model.write_bytes(gpt(3).SerializeToString())
-    digests: set[str] = set()
-    for number in range(2):
-        headrace.compile(model, out=tmp_path / f"{number}.sn")
-        digests.add(hashlib.sha256((tmp_path / f"{number}.sn").read_bytes()).hexdigest())
-    for seed in ("1", "2"):
-        command = [sys.executable, "-m", "headrace.tools.headrace", "compile", model, "-o", tmp_path / "other.sn"]
-        environment = {"PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1", "PATH": ""}
-        subprocess.run(command, env=environment, check=True, capture_output=True)
-        digests.add(hashlib.sha256((tmp_path / "other.sn").read_bytes()).hexdigest())
-    assert len(digests) == 1
-
-
-def test_a_changed_weight_changes_its_bytes_and_digests_only(tmp_path: Path) -> None:
-    proto = gpt(2)
-    headrace.compile(proto, out=tmp_path / "a.sn")
-    name = "h.1.fc.weight"
-    tensor = next(t for t in proto.graph.initializer if t.name == name)
-    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) + np.float32(1), name))
-    headrace.compile(proto, out=tmp_path / "b.sn")
-    (a, data_a), (b, data_b) = header_of(tmp_path / "a.sn"), header_of(tmp_path / "b.sn")
-    digests_a, digests_b = (json.loads(h["__metadata__"].pop("digests")) for h in (a, b))
-    assert a == b
-    weights_a, weights_b = digests_a.pop("weights"), digests_b.pop("weights")
-    assert {key for key in weights_a if weights_a[key] != weights_b[key]} == {name}
-    assert digests_a.pop("all") != digests_b.pop("all")
-    assert digests_a == digests_b
-    a.pop("__metadata__")
-    for key, entry in a.items():
-        start, end = entry["data_offsets"]
-        assert (data_a[start:end] == data_b[start:end]) == (key != name), key
+# Artifacts
 
 
 def test_nothing_of_this_machine_is_in_an_artifact(tmp_path: Path) -> None:
@@ -109,50 +59,13 @@ def test_nothing_of_this_machine_is_in_an_artifact(tmp_path: Path) -> None:
     assert str(tmp_path).encode() not in (tmp_path / "m.sn").read_bytes()
 
 
-# A layer once
-
-
-def test_equal_layers_are_compiled_once() -> None:
-    few, many = (translate(gpt(layers)).program for layers in (2, 48))
-    assert len(many.configs) == len(few.configs)
-    assert len(many.launches) > 20 * len(few.launches) / 2
-    assert sum(len(c.units) for c in many.configs) == sum(len(c.units) for c in few.configs)
-
-
-def test_many_layers_are_right() -> None:
+def test_shared_layers_are_right() -> None:
     proto = gpt(6)
     x = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
     from onnx.reference import ReferenceEvaluator
 
     (expected,) = ReferenceEvaluator(proto).run(None, {"x": x})  # pyright: ignore
     np.testing.assert_allclose(headrace.compile(proto)({"x": x})["y"], expected, rtol=1e-4, atol=1e-4)
-
-
-# Artifacts
-
-
-ALONE = """
-import sys
-class Block:
-    def find_spec(self, name, path=None, target=None):
-        if name.startswith(("headrace.passes", "headrace.frontends", "headrace.backend", "onnx", "torch", "xdsl")):
-            raise ImportError(name + " is blocked")
-sys.meta_path.insert(0, Block())
-import numpy as np, headrace
-exe = headrace.load(sys.argv[1])
-np.save(sys.argv[3], exe({"x": np.load(sys.argv[2])})["y"])
-"""
-
-
-def test_an_artifact_runs_without_the_compiler(tmp_path: Path) -> None:
-    """Passes, frontends, backend, onnx, torch and even xDSL cannot be imported in the process that runs it."""
-    headrace.compile(DEMO.model(), out=tmp_path / "m.sn")
-    np.save(tmp_path / "x.npy", DEMO.inputs()["x"])
-    command = [sys.executable, "-c", ALONE, tmp_path / "m.sn", tmp_path / "x.npy", tmp_path / "y.npy"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    expected = DEMO.reference(**DEMO.inputs())
-    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_any_safetensors_reader_lists_an_artifact(tmp_path: Path) -> None:
