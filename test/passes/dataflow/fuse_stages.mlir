@@ -16,36 +16,38 @@
 // TWO-NEXT:      tensor.add
 // TWO-NEXT:      dataflow.yield
 // TWO:           tensor.gelu
-func.func @main(%x: tensor<4x6xf32>, %w: tensor<6x8xf32>, %v: tensor<8xf32>) -> tensor<4x8xf32> {
-  %0 = dataflow.section "main_0"(%x, %w, %v) : (tensor<4x6xf32>, tensor<6x8xf32>, tensor<8xf32>) -> tensor<4x8xf32> {
-  ^bb0(%1: tensor<4x6xf32>, %2: tensor<6x8xf32>, %3: tensor<8xf32>):
-    %4 = dataflow.load %1 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
-    %5 = dataflow.buffer [4, 6] (%4 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
-    %6 = dataflow.load %2 at 0 [8, 1] : tensor<6x8xf32> -> !dataflow.stream<tensor<6x8xf32>>
-    %7 = dataflow.buffer [6, 8] (%6 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<6x8xf32>>) -> !dataflow.stream<tensor<6x8xf32>>
-    %8 = dataflow.stage "matmul_0"(%5, %7) : (!dataflow.stream<tensor<4x6xf32>>, !dataflow.stream<tensor<6x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
-    ^bb0(%9: tensor<4x6xf32>, %10: tensor<6x8xf32>):
-      %11 = tensor.matmul %9, %10 : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
-      dataflow.yield %11 : tensor<4x8xf32>
-    }
-    %9 = dataflow.buffer [4, 8] (%8 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>>
-    %10 = dataflow.load %3 at 0 [1] : tensor<8xf32> -> !dataflow.stream<tensor<8xf32>>
-    %11 = dataflow.buffer [8] (%10 at 0 [1]) to (at 0 [1]) : (!dataflow.stream<tensor<8xf32>>) -> !dataflow.stream<tensor<8xf32>>
-    %12 = dataflow.stage "add_0"(%9, %11) : (!dataflow.stream<tensor<4x8xf32>>, !dataflow.stream<tensor<8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
-    ^bb0(%13: tensor<4x8xf32>, %14: tensor<8xf32>):
-      %15 = tensor.add %13, %14 : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<4x6xf32>, %w: tensor<6x8xf32>, %v: tensor<8xf32>) -> tensor<4x8xf32> {
+    %0 = dataflow.section "main_0"(%x, %w, %v) : (tensor<4x6xf32>, tensor<6x8xf32>, tensor<8xf32>) -> tensor<4x8xf32> {
+    ^bb0(%1: tensor<4x6xf32>, %2: tensor<6x8xf32>, %3: tensor<8xf32>):
+      %4 = dataflow.load %1 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
+      %5 = dataflow.buffer [4, 6] (%4 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
+      %6 = dataflow.load %2 at 0 [8, 1] : tensor<6x8xf32> -> !dataflow.stream<tensor<6x8xf32>>
+      %7 = dataflow.buffer [6, 8] (%6 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<6x8xf32>>) -> !dataflow.stream<tensor<6x8xf32>>
+      %8 = dataflow.stage "matmul_0"(%5, %7) : (!dataflow.stream<tensor<4x6xf32>>, !dataflow.stream<tensor<6x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
+      ^bb0(%9: tensor<4x6xf32>, %10: tensor<6x8xf32>):
+        %11 = tensor.matmul %9, %10 : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
+        dataflow.yield %11 : tensor<4x8xf32>
+      }
+      %9 = dataflow.buffer [4, 8] (%8 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>>
+      %10 = dataflow.load %3 at 0 [1] : tensor<8xf32> -> !dataflow.stream<tensor<8xf32>>
+      %11 = dataflow.buffer [8] (%10 at 0 [1]) to (at 0 [1]) : (!dataflow.stream<tensor<8xf32>>) -> !dataflow.stream<tensor<8xf32>>
+      %12 = dataflow.stage "add_0"(%9, %11) : (!dataflow.stream<tensor<4x8xf32>>, !dataflow.stream<tensor<8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
+      ^bb0(%13: tensor<4x8xf32>, %14: tensor<8xf32>):
+        %15 = tensor.add %13, %14 : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
+        dataflow.yield %15 : tensor<4x8xf32>
+      }
+      %13 = dataflow.buffer [4, 8] (%12 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>>
+      %14 = dataflow.stage "gelu_0"(%13) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
+      ^bb0(%15: tensor<4x8xf32>):
+        %16 = tensor.gelu %15 : tensor<4x8xf32> -> tensor<4x8xf32>
+        dataflow.yield %16 : tensor<4x8xf32>
+      }
+      %15 = dataflow.store (%14 at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> tensor<4x8xf32>
       dataflow.yield %15 : tensor<4x8xf32>
     }
-    %13 = dataflow.buffer [4, 8] (%12 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>>
-    %14 = dataflow.stage "gelu_0"(%13) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
-    ^bb0(%15: tensor<4x8xf32>):
-      %16 = tensor.gelu %15 : tensor<4x8xf32> -> tensor<4x8xf32>
-      dataflow.yield %16 : tensor<4x8xf32>
-    }
-    %15 = dataflow.store (%14 at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> tensor<4x8xf32>
-    dataflow.yield %15 : tensor<4x8xf32>
+    func.return %0 : tensor<4x8xf32>
   }
-  func.return %0 : tensor<4x8xf32>
 }
 
 // -----
@@ -63,44 +65,46 @@ func.func @main(%x: tensor<4x6xf32>, %w: tensor<6x8xf32>, %v: tensor<8xf32>) -> 
 // CHECK-NEXT:      tensor.layer_norm
 // CHECK-NEXT:      dataflow.yield
 // CHECK-NOT:     dataflow.stage
-func.func @main(%x: tensor<4x6xf32>, %w: tensor<6x8xf32>, %s: tensor<8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
-  %0, %1 = dataflow.section "main_0"(%x, %w, %y, %s) : (tensor<4x6xf32>, tensor<6x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
-  ^bb0(%2: tensor<4x6xf32>, %3: tensor<6x8xf32>, %4: tensor<4x8xf32>, %5: tensor<8xf32>):
-    %6 = dataflow.load %2 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
-    %7 = dataflow.buffer [4, 6] (%6 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
-    %8 = dataflow.load %3 at 0 [8, 1] : tensor<6x8xf32> -> !dataflow.stream<tensor<6x8xf32>>
-    %9 = dataflow.buffer [6, 8] (%8 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<6x8xf32>>) -> !dataflow.stream<tensor<6x8xf32>>
-    %10 = dataflow.stage "matmul_0"(%7, %9) : (!dataflow.stream<tensor<4x6xf32>>, !dataflow.stream<tensor<6x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
-    ^bb0(%11: tensor<4x6xf32>, %12: tensor<6x8xf32>):
-      %13 = tensor.matmul %11, %12 : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
-      dataflow.yield %13 : tensor<4x8xf32>
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<4x6xf32>, %w: tensor<6x8xf32>, %s: tensor<8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+    %0, %1 = dataflow.section "main_0"(%x, %w, %y, %s) : (tensor<4x6xf32>, tensor<6x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+    ^bb0(%2: tensor<4x6xf32>, %3: tensor<6x8xf32>, %4: tensor<4x8xf32>, %5: tensor<8xf32>):
+      %6 = dataflow.load %2 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
+      %7 = dataflow.buffer [4, 6] (%6 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
+      %8 = dataflow.load %3 at 0 [8, 1] : tensor<6x8xf32> -> !dataflow.stream<tensor<6x8xf32>>
+      %9 = dataflow.buffer [6, 8] (%8 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<6x8xf32>>) -> !dataflow.stream<tensor<6x8xf32>>
+      %10 = dataflow.stage "matmul_0"(%7, %9) : (!dataflow.stream<tensor<4x6xf32>>, !dataflow.stream<tensor<6x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
+      ^bb0(%11: tensor<4x6xf32>, %12: tensor<6x8xf32>):
+        %13 = tensor.matmul %11, %12 : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
+        dataflow.yield %13 : tensor<4x8xf32>
+      }
+      %11 = dataflow.buffer [4, 8] (%10 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>>
+      %12 = dataflow.stage "softmax_0"(%11) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
+      ^bb0(%13: tensor<4x8xf32>):
+        %14 = tensor.softmax %13 {axis = 1 : i64} : tensor<4x8xf32> -> tensor<4x8xf32>
+        dataflow.yield %14 : tensor<4x8xf32>
+      }
+      %13 = dataflow.load %4 at 0 [8, 1] : tensor<4x8xf32> -> !dataflow.stream<tensor<4x8xf32>>
+      %14 = dataflow.buffer [4, 8] (%13 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>>
+      %15 = dataflow.load %5 at 0 [1] : tensor<8xf32> -> !dataflow.stream<tensor<8xf32>>
+      %16, %17 = dataflow.buffer [8] (%15 at 0 [1]) to (at 0 [1], at 0 [1]) : (!dataflow.stream<tensor<8xf32>>) -> (!dataflow.stream<tensor<8xf32>>, !dataflow.stream<tensor<8xf32>>)
+      %18 = dataflow.stage "add_0"(%14, %16) : (!dataflow.stream<tensor<4x8xf32>>, !dataflow.stream<tensor<8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
+      ^bb0(%19: tensor<4x8xf32>, %20: tensor<8xf32>):
+        %21 = tensor.add %19, %20 : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
+        dataflow.yield %21 : tensor<4x8xf32>
+      }
+      %19 = dataflow.buffer [4, 8] (%18 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>>
+      %20 = dataflow.stage "layer_norm_0"(%19, %17) : (!dataflow.stream<tensor<4x8xf32>>, !dataflow.stream<tensor<8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
+      ^bb0(%21: tensor<4x8xf32>, %22: tensor<8xf32>):
+        %23 = tensor.layer_norm %21, %22 : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
+        dataflow.yield %23 : tensor<4x8xf32>
+      }
+      %21 = dataflow.store (%12 at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> tensor<4x8xf32>
+      %22 = dataflow.store (%20 at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> tensor<4x8xf32>
+      dataflow.yield %21, %22 : tensor<4x8xf32>, tensor<4x8xf32>
     }
-    %11 = dataflow.buffer [4, 8] (%10 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>>
-    %12 = dataflow.stage "softmax_0"(%11) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
-    ^bb0(%13: tensor<4x8xf32>):
-      %14 = tensor.softmax %13 {axis = 1 : i64} : tensor<4x8xf32> -> tensor<4x8xf32>
-      dataflow.yield %14 : tensor<4x8xf32>
-    }
-    %13 = dataflow.load %4 at 0 [8, 1] : tensor<4x8xf32> -> !dataflow.stream<tensor<4x8xf32>>
-    %14 = dataflow.buffer [4, 8] (%13 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>>
-    %15 = dataflow.load %5 at 0 [1] : tensor<8xf32> -> !dataflow.stream<tensor<8xf32>>
-    %16, %17 = dataflow.buffer [8] (%15 at 0 [1]) to (at 0 [1], at 0 [1]) : (!dataflow.stream<tensor<8xf32>>) -> (!dataflow.stream<tensor<8xf32>>, !dataflow.stream<tensor<8xf32>>)
-    %18 = dataflow.stage "add_0"(%14, %16) : (!dataflow.stream<tensor<4x8xf32>>, !dataflow.stream<tensor<8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
-    ^bb0(%19: tensor<4x8xf32>, %20: tensor<8xf32>):
-      %21 = tensor.add %19, %20 : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
-      dataflow.yield %21 : tensor<4x8xf32>
-    }
-    %19 = dataflow.buffer [4, 8] (%18 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>>
-    %20 = dataflow.stage "layer_norm_0"(%19, %17) : (!dataflow.stream<tensor<4x8xf32>>, !dataflow.stream<tensor<8xf32>>) -> !dataflow.stream<tensor<4x8xf32>> {
-    ^bb0(%21: tensor<4x8xf32>, %22: tensor<8xf32>):
-      %23 = tensor.layer_norm %21, %22 : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
-      dataflow.yield %23 : tensor<4x8xf32>
-    }
-    %21 = dataflow.store (%12 at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> tensor<4x8xf32>
-    %22 = dataflow.store (%20 at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> tensor<4x8xf32>
-    dataflow.yield %21, %22 : tensor<4x8xf32>, tensor<4x8xf32>
+    func.return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
   }
-  func.return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
 // -----
@@ -114,32 +118,34 @@ func.func @main(%x: tensor<4x6xf32>, %w: tensor<6x8xf32>, %s: tensor<8xf32>, %y:
 // CHECK:         %[[R:.*]] = dataflow.buffer [4, 6] (%[[E]] at 0 [6, 1]) to (at 0 [6, 1])
 // CHECK-NEXT:    dataflow.stage "reduce_sum_0"(%[[R]])
 // CHECK:         dataflow.store (%[[N]] at 0 [6, 1])
-func.func @main(%x: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4xf32>) {
-  %0, %1 = dataflow.section "main_0"(%x) : (tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4xf32>) {
-  ^bb0(%2: tensor<4x6xf32>):
-    %3 = dataflow.load %2 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
-    %4 = dataflow.buffer [4, 6] (%3 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
-    %5 = dataflow.stage "exp_0"(%4) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
-    ^bb0(%6: tensor<4x6xf32>):
-      %7 = tensor.exp %6 : tensor<4x6xf32> -> tensor<4x6xf32>
-      dataflow.yield %7 : tensor<4x6xf32>
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4xf32>) {
+    %0, %1 = dataflow.section "main_0"(%x) : (tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4xf32>) {
+    ^bb0(%2: tensor<4x6xf32>):
+      %3 = dataflow.load %2 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
+      %4 = dataflow.buffer [4, 6] (%3 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
+      %5 = dataflow.stage "exp_0"(%4) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
+      ^bb0(%6: tensor<4x6xf32>):
+        %7 = tensor.exp %6 : tensor<4x6xf32> -> tensor<4x6xf32>
+        dataflow.yield %7 : tensor<4x6xf32>
+      }
+      %6, %7 = dataflow.buffer [4, 6] (%5 at 0 [6, 1]) to (at 0 [6, 1], at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> (!dataflow.stream<tensor<4x6xf32>>, !dataflow.stream<tensor<4x6xf32>>)
+      %8 = dataflow.stage "neg_0"(%6) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
+      ^bb0(%9: tensor<4x6xf32>):
+        %10 = tensor.neg %9 : tensor<4x6xf32> -> tensor<4x6xf32>
+        dataflow.yield %10 : tensor<4x6xf32>
+      }
+      %9 = dataflow.stage "reduce_sum_0"(%7) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4xf32>> {
+      ^bb0(%10: tensor<4x6xf32>):
+        %11 = tensor.reduce_sum %10 {axes = array<i64: 1>, keepdims = false} : tensor<4x6xf32> -> tensor<4xf32>
+        dataflow.yield %11 : tensor<4xf32>
+      }
+      %10 = dataflow.store (%8 at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> tensor<4x6xf32>
+      %11 = dataflow.store (%9 at 0 [1]) : (!dataflow.stream<tensor<4xf32>>) -> tensor<4xf32>
+      dataflow.yield %10, %11 : tensor<4x6xf32>, tensor<4xf32>
     }
-    %6, %7 = dataflow.buffer [4, 6] (%5 at 0 [6, 1]) to (at 0 [6, 1], at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> (!dataflow.stream<tensor<4x6xf32>>, !dataflow.stream<tensor<4x6xf32>>)
-    %8 = dataflow.stage "neg_0"(%6) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
-    ^bb0(%9: tensor<4x6xf32>):
-      %10 = tensor.neg %9 : tensor<4x6xf32> -> tensor<4x6xf32>
-      dataflow.yield %10 : tensor<4x6xf32>
-    }
-    %9 = dataflow.stage "reduce_sum_0"(%7) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4xf32>> {
-    ^bb0(%10: tensor<4x6xf32>):
-      %11 = tensor.reduce_sum %10 {axes = array<i64: 1>, keepdims = false} : tensor<4x6xf32> -> tensor<4xf32>
-      dataflow.yield %11 : tensor<4xf32>
-    }
-    %10 = dataflow.store (%8 at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> tensor<4x6xf32>
-    %11 = dataflow.store (%9 at 0 [1]) : (!dataflow.stream<tensor<4xf32>>) -> tensor<4xf32>
-    dataflow.yield %10, %11 : tensor<4x6xf32>, tensor<4xf32>
+    func.return %0, %1 : tensor<4x6xf32>, tensor<4xf32>
   }
-  func.return %0, %1 : tensor<4x6xf32>, tensor<4xf32>
 }
 
 // -----
@@ -150,26 +156,28 @@ func.func @main(%x: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4xf32>) {
 // CHECK:           %[[A:.*]] = tensor.exp
 // CHECK-NEXT:      %[[B:.*]] = tensor.mul %[[A]], %[[A]]
 // CHECK-NEXT:      dataflow.yield %[[B]]
-func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
-  %0 = dataflow.section "main_0"(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32> {
-  ^bb0(%1: tensor<4x6xf32>):
-    %2 = dataflow.load %1 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
-    %3 = dataflow.buffer [4, 6] (%2 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
-    %4 = dataflow.stage "exp_0"(%3) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
-    ^bb0(%5: tensor<4x6xf32>):
-      %6 = tensor.exp %5 : tensor<4x6xf32> -> tensor<4x6xf32>
-      dataflow.yield %6 : tensor<4x6xf32>
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
+    %0 = dataflow.section "main_0"(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32> {
+    ^bb0(%1: tensor<4x6xf32>):
+      %2 = dataflow.load %1 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
+      %3 = dataflow.buffer [4, 6] (%2 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
+      %4 = dataflow.stage "exp_0"(%3) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
+      ^bb0(%5: tensor<4x6xf32>):
+        %6 = tensor.exp %5 : tensor<4x6xf32> -> tensor<4x6xf32>
+        dataflow.yield %6 : tensor<4x6xf32>
+      }
+      %5 = dataflow.buffer [4, 6] (%4 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
+      %6 = dataflow.stage "mul_0"(%5) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
+      ^bb0(%7: tensor<4x6xf32>):
+        %8 = tensor.mul %7, %7 : tensor<4x6xf32>, tensor<4x6xf32> -> tensor<4x6xf32>
+        dataflow.yield %8 : tensor<4x6xf32>
+      }
+      %7 = dataflow.store (%6 at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> tensor<4x6xf32>
+      dataflow.yield %7 : tensor<4x6xf32>
     }
-    %5 = dataflow.buffer [4, 6] (%4 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
-    %6 = dataflow.stage "mul_0"(%5) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
-    ^bb0(%7: tensor<4x6xf32>):
-      %8 = tensor.mul %7, %7 : tensor<4x6xf32>, tensor<4x6xf32> -> tensor<4x6xf32>
-      dataflow.yield %8 : tensor<4x6xf32>
-    }
-    %7 = dataflow.store (%6 at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> tensor<4x6xf32>
-    dataflow.yield %7 : tensor<4x6xf32>
+    func.return %0 : tensor<4x6xf32>
   }
-  func.return %0 : tensor<4x6xf32>
 }
 
 // -----
@@ -183,32 +191,34 @@ func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
 // CHECK:           tensor.reduce_sum
 // CHECK-NEXT:      dataflow.yield
 // CHECK:         dataflow.stage "div_0"
-func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
-  %0 = dataflow.section "main_0"(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32> {
-  ^bb0(%1: tensor<4x6xf32>):
-    %2 = dataflow.load %1 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
-    %3 = dataflow.buffer [4, 6] (%2 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
-    %4 = dataflow.stage "exp_0"(%3) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
-    ^bb0(%5: tensor<4x6xf32>):
-      %6 = tensor.exp %5 : tensor<4x6xf32> -> tensor<4x6xf32>
-      dataflow.yield %6 : tensor<4x6xf32>
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
+    %0 = dataflow.section "main_0"(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32> {
+    ^bb0(%1: tensor<4x6xf32>):
+      %2 = dataflow.load %1 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
+      %3 = dataflow.buffer [4, 6] (%2 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
+      %4 = dataflow.stage "exp_0"(%3) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
+      ^bb0(%5: tensor<4x6xf32>):
+        %6 = tensor.exp %5 : tensor<4x6xf32> -> tensor<4x6xf32>
+        dataflow.yield %6 : tensor<4x6xf32>
+      }
+      %5, %6 = dataflow.buffer [4, 6] (%4 at 0 [6, 1]) to (at 0 [6, 1], at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> (!dataflow.stream<tensor<4x6xf32>>, !dataflow.stream<tensor<4x6xf32>>)
+      %7 = dataflow.stage "reduce_sum_0"(%5) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x1xf32>> {
+      ^bb0(%8: tensor<4x6xf32>):
+        %9 = tensor.reduce_sum %8 {axes = array<i64: 1>} : tensor<4x6xf32> -> tensor<4x1xf32>
+        dataflow.yield %9 : tensor<4x1xf32>
+      }
+      %8 = dataflow.buffer [4, 1] (%7 at 0 [1, 1]) to (at 0 [1, 1]) : (!dataflow.stream<tensor<4x1xf32>>) -> !dataflow.stream<tensor<4x1xf32>>
+      %9 = dataflow.stage "div_0"(%6, %8) : (!dataflow.stream<tensor<4x6xf32>>, !dataflow.stream<tensor<4x1xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
+      ^bb0(%10: tensor<4x6xf32>, %11: tensor<4x1xf32>):
+        %12 = tensor.div %10, %11 : tensor<4x6xf32>, tensor<4x1xf32> -> tensor<4x6xf32>
+        dataflow.yield %12 : tensor<4x6xf32>
+      }
+      %10 = dataflow.store (%9 at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> tensor<4x6xf32>
+      dataflow.yield %10 : tensor<4x6xf32>
     }
-    %5, %6 = dataflow.buffer [4, 6] (%4 at 0 [6, 1]) to (at 0 [6, 1], at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> (!dataflow.stream<tensor<4x6xf32>>, !dataflow.stream<tensor<4x6xf32>>)
-    %7 = dataflow.stage "reduce_sum_0"(%5) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x1xf32>> {
-    ^bb0(%8: tensor<4x6xf32>):
-      %9 = tensor.reduce_sum %8 {axes = array<i64: 1>} : tensor<4x6xf32> -> tensor<4x1xf32>
-      dataflow.yield %9 : tensor<4x1xf32>
-    }
-    %8 = dataflow.buffer [4, 1] (%7 at 0 [1, 1]) to (at 0 [1, 1]) : (!dataflow.stream<tensor<4x1xf32>>) -> !dataflow.stream<tensor<4x1xf32>>
-    %9 = dataflow.stage "div_0"(%6, %8) : (!dataflow.stream<tensor<4x6xf32>>, !dataflow.stream<tensor<4x1xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
-    ^bb0(%10: tensor<4x6xf32>, %11: tensor<4x1xf32>):
-      %12 = tensor.div %10, %11 : tensor<4x6xf32>, tensor<4x1xf32> -> tensor<4x6xf32>
-      dataflow.yield %12 : tensor<4x6xf32>
-    }
-    %10 = dataflow.store (%9 at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> tensor<4x6xf32>
-    dataflow.yield %10 : tensor<4x6xf32>
+    func.return %0 : tensor<4x6xf32>
   }
-  func.return %0 : tensor<4x6xf32>
 }
 
 // -----
@@ -223,38 +233,40 @@ func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
 // CHECK:           tensor.neg
 // CHECK-NEXT:      dataflow.yield
 // CHECK:         dataflow.stage "add_0"
-func.func @main(%x: tensor<4x6xf32>, %z: tensor<5x6x4xf32>) -> tensor<5x6x4xf32> {
-  %0 = dataflow.section "main_0"(%x, %z) : (tensor<4x6xf32>, tensor<5x6x4xf32>) -> tensor<5x6x4xf32> {
-  ^bb0(%1: tensor<4x6xf32>, %2: tensor<5x6x4xf32>):
-    %3 = dataflow.load %1 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
-    %4 = dataflow.buffer [4, 6] (%3 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
-    %5 = dataflow.stage "exp_0"(%4) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
-    ^bb0(%6: tensor<4x6xf32>):
-      %7 = tensor.exp %6 : tensor<4x6xf32> -> tensor<4x6xf32>
-      dataflow.yield %7 : tensor<4x6xf32>
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<4x6xf32>, %z: tensor<5x6x4xf32>) -> tensor<5x6x4xf32> {
+    %0 = dataflow.section "main_0"(%x, %z) : (tensor<4x6xf32>, tensor<5x6x4xf32>) -> tensor<5x6x4xf32> {
+    ^bb0(%1: tensor<4x6xf32>, %2: tensor<5x6x4xf32>):
+      %3 = dataflow.load %1 at 0 [6, 1] : tensor<4x6xf32> -> !dataflow.stream<tensor<4x6xf32>>
+      %4 = dataflow.buffer [4, 6] (%3 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
+      %5 = dataflow.stage "exp_0"(%4) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
+      ^bb0(%6: tensor<4x6xf32>):
+        %7 = tensor.exp %6 : tensor<4x6xf32> -> tensor<4x6xf32>
+        dataflow.yield %7 : tensor<4x6xf32>
+      }
+      %6 = dataflow.buffer [4, 6] (%5 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
+      %7 = dataflow.stage "sin_0"(%6) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
+      ^bb0(%8: tensor<4x6xf32>):
+        %s = tensor.sin %8 : tensor<4x6xf32> -> tensor<4x6xf32>
+        dataflow.yield %s : tensor<4x6xf32>
+      }
+      %8 = dataflow.buffer [4, 6] (%7 at 0 [6, 1]) to (at 0 [1, 6]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<6x4xf32>>
+      %9 = dataflow.stage "neg_0"(%8) : (!dataflow.stream<tensor<6x4xf32>>) -> !dataflow.stream<tensor<6x4xf32>> {
+      ^bb0(%10: tensor<6x4xf32>):
+        %11 = tensor.neg %10 : tensor<6x4xf32> -> tensor<6x4xf32>
+        dataflow.yield %11 : tensor<6x4xf32>
+      }
+      %10 = dataflow.buffer [6, 4] (%9 at 0 [4, 1]) to (at 0 [4, 1]) : (!dataflow.stream<tensor<6x4xf32>>) -> !dataflow.stream<tensor<6x4xf32>>
+      %11 = dataflow.load %2 at 0 [24, 4, 1] : tensor<5x6x4xf32> -> !dataflow.stream<tensor<5x6x4xf32>>
+      %12 = dataflow.buffer [5, 6, 4] (%11 at 0 [24, 4, 1]) to (at 0 [24, 4, 1]) : (!dataflow.stream<tensor<5x6x4xf32>>) -> !dataflow.stream<tensor<5x6x4xf32>>
+      %13 = dataflow.stage "add_0"(%10, %12) : (!dataflow.stream<tensor<6x4xf32>>, !dataflow.stream<tensor<5x6x4xf32>>) -> !dataflow.stream<tensor<5x6x4xf32>> {
+      ^bb0(%14: tensor<6x4xf32>, %15: tensor<5x6x4xf32>):
+        %16 = tensor.add %14, %15 : tensor<6x4xf32>, tensor<5x6x4xf32> -> tensor<5x6x4xf32>
+        dataflow.yield %16 : tensor<5x6x4xf32>
+      }
+      %14 = dataflow.store (%13 at 0 [24, 4, 1]) : (!dataflow.stream<tensor<5x6x4xf32>>) -> tensor<5x6x4xf32>
+      dataflow.yield %14 : tensor<5x6x4xf32>
     }
-    %6 = dataflow.buffer [4, 6] (%5 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>>
-    %7 = dataflow.stage "sin_0"(%6) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xf32>> {
-    ^bb0(%8: tensor<4x6xf32>):
-      %s = tensor.sin %8 : tensor<4x6xf32> -> tensor<4x6xf32>
-      dataflow.yield %s : tensor<4x6xf32>
-    }
-    %8 = dataflow.buffer [4, 6] (%7 at 0 [6, 1]) to (at 0 [1, 6]) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<6x4xf32>>
-    %9 = dataflow.stage "neg_0"(%8) : (!dataflow.stream<tensor<6x4xf32>>) -> !dataflow.stream<tensor<6x4xf32>> {
-    ^bb0(%10: tensor<6x4xf32>):
-      %11 = tensor.neg %10 : tensor<6x4xf32> -> tensor<6x4xf32>
-      dataflow.yield %11 : tensor<6x4xf32>
-    }
-    %10 = dataflow.buffer [6, 4] (%9 at 0 [4, 1]) to (at 0 [4, 1]) : (!dataflow.stream<tensor<6x4xf32>>) -> !dataflow.stream<tensor<6x4xf32>>
-    %11 = dataflow.load %2 at 0 [24, 4, 1] : tensor<5x6x4xf32> -> !dataflow.stream<tensor<5x6x4xf32>>
-    %12 = dataflow.buffer [5, 6, 4] (%11 at 0 [24, 4, 1]) to (at 0 [24, 4, 1]) : (!dataflow.stream<tensor<5x6x4xf32>>) -> !dataflow.stream<tensor<5x6x4xf32>>
-    %13 = dataflow.stage "add_0"(%10, %12) : (!dataflow.stream<tensor<6x4xf32>>, !dataflow.stream<tensor<5x6x4xf32>>) -> !dataflow.stream<tensor<5x6x4xf32>> {
-    ^bb0(%14: tensor<6x4xf32>, %15: tensor<5x6x4xf32>):
-      %16 = tensor.add %14, %15 : tensor<6x4xf32>, tensor<5x6x4xf32> -> tensor<5x6x4xf32>
-      dataflow.yield %16 : tensor<5x6x4xf32>
-    }
-    %14 = dataflow.store (%13 at 0 [24, 4, 1]) : (!dataflow.stream<tensor<5x6x4xf32>>) -> tensor<5x6x4xf32>
-    dataflow.yield %14 : tensor<5x6x4xf32>
+    func.return %0 : tensor<5x6x4xf32>
   }
-  func.return %0 : tensor<5x6x4xf32>
 }
