@@ -7,7 +7,7 @@ repeat* is a stretch whose kinds repeat with some period; `Repeat` is one whose 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -111,9 +111,11 @@ def repeats(steps: Sequence[Step], stretch: Stretch) -> list[Repeat]:
     if count > 2:  # one iteration less leaves every cut free
         offsets += thinnest(range(extra + 1, stretch.period))
     found: list[Repeat] = []
+    looks = _looks(steps, stretch)
     for offset in offsets:
         start = stretch.start + offset
-        one = _isomorphic(steps, start, stretch.period, (stretch.start + stretch.length - start) // stretch.period)
+        count = (stretch.start + stretch.length - start) // stretch.period
+        one = _isomorphic(steps, looks, start, stretch.period, count)
         if one is not None:
             found.append(one)
     return sorted(found, key=lambda x: -x.saved)
@@ -139,7 +141,19 @@ def _alive(steps: Sequence[Step], stretch: Stretch) -> list[int]:
     return alive
 
 
-def _isomorphic(steps: Sequence[Step], start: int, period: int, count: int) -> Repeat | None:
+def _looks(steps: Sequence[Step], stretch: Stretch) -> dict[int, int]:
+    """A number for each step of a stretch: equal ones have equal details, and operands equally far back. Steps of two
+    iterations with equal numbers agree wherever the iterations are cut."""
+    numbers: dict[Hashable, int] = {}
+    found: dict[int, int] = {}
+    for i in range(stretch.start, stretch.start + stretch.length):
+        step = steps[i]
+        back = tuple([(i - made, result) if made >= 0 else None for made, result in step.operands])
+        found[i] = numbers.setdefault((step.detail, back), len(numbers))
+    return found
+
+
+def _isomorphic(steps: Sequence[Step], looks: Mapping[int, int], start: int, period: int, count: int) -> Repeat | None:
     """The longest run of iterations, at least two, that agree with the middle one."""
     pattern = start + count // 2 * period
     outside = _varying(steps, start, period, count)
@@ -147,7 +161,7 @@ def _isomorphic(steps: Sequence[Step], start: int, period: int, count: int) -> R
     sources = {t: _sources(steps, pattern, period, t, outside) for t in body}
     first, size, run = 0, 0, 0
     for k in range(count):
-        run = run + 1 if _agrees(steps, start + k * period, pattern, period, sources, outside) else 0
+        run = run + 1 if _agrees(steps, looks, start + k * period, pattern, period, sources, outside) else 0
         if run > size:
             first, size = k - run + 1, run
     if size < 2:
@@ -184,6 +198,7 @@ def _sources(
 
 def _agrees(
     steps: Sequence[Step],
+    looks: Mapping[int, int],
     low: int,
     pattern: int,
     period: int,
@@ -193,6 +208,8 @@ def _agrees(
     """Whether the details and sources of the iteration from `low` are those of the iteration from `pattern`."""
     high = low + period
     for t, wanted in sources.items():
+        if looks[low + t] == looks[pattern + t]:
+            continue
         step = steps[low + t]
         if step.detail != steps[pattern + t].detail:
             return False

@@ -118,9 +118,9 @@ def replace(op: Operation, values: Sequence[SSAValue]) -> None:
 
 def erase(op: Operation) -> None:
     """Erase an op that nobody uses."""
-    block = op.parent
-    assert block is not None
-    block.erase_op(op)
+    assert unused(op)
+    op.detach()
+    op.drop_all_references()  # as op.erase() does, which then makes a value for each result to give to its users
 
 
 def unused(op: Operation) -> bool:
