@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 import headrace
-from headrace.tools.cli.profile import profile_text
 from headrace.tools.demo import Attention
 
 
@@ -47,7 +46,7 @@ def main(device: str) -> int:
     print(f"compare   with NumPy in double precision: error {error:.1e} of the largest value\n")
 
     # Profile: what each section and each op of the model costs on the chip.
-    print(profile_text(exe.profile()))
+    print(exe.profile())
     return 0 if error < 1e-4 else 1
 
 

@@ -1,8 +1,7 @@
-"""What timing says: plain dataclasses of a program's time on its device, and a table of them for people."""
+"""What timing says: plain dataclasses of a program's time on its device."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -103,7 +102,7 @@ class MemoryUse:
     spilled: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Timing:
     """How long a program takes. `configs` holds each config once for every set of memories that its launches use."""
 
@@ -218,120 +217,14 @@ class Timing:
             "ops": [asdict(x) for x in self.ops],
         }
 
-    def text(self, top: int = 20) -> str:
-        """`profile_text`."""
-        return profile_text(self, top)
+    def text(self, top: int = 20, units: bool = False) -> str:
+        """Tables for people; `profile_text`."""
+        from headrace.runtime.profile import profile_text
 
+        return profile_text(self, top, units)
 
-def _table(rows: Sequence[Sequence[str]], left: Sequence[int]) -> list[str]:
-    """Rows of text in columns; those in `left` are aligned left, the others right."""
-    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
-    return [
-        "  ".join(
-            x.ljust(w) if c in left else x.rjust(w) for c, (x, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    def __str__(self) -> str:
+        return self.text()
 
-
-def _amount(value: float) -> str:
-    """A number with a decimal prefix: 12.3M."""
-    for limit, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= limit:
-            return f"{value / limit:.3g}{prefix}"
-    return f"{value:.3g}"
-
-
-def _short(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-class _Page:
-    """The tables of one timing; times are in microseconds of the device."""
-
-    def __init__(self, timing: Timing) -> None:
-        self.timing = timing
-        self.total = max(timing.cycles, 1e-9)
-
-    def us(self, cycles: float) -> str:
-        return f"{cycles * 1e6 / self.timing.clock:.2f}"
-
-    def share(self, cycles: float) -> str:
-        return f"{100 * cycles / self.total:.1f}%"
-
-    def head(self) -> list[str]:
-        t, use = self.timing, self.timing.utilisation
-        count = len(t.launches)
-        work = f"{_amount(t.flops)}FLOP, {100 * use['flops']:.2f}% of peak; compute units busy {100 * use['pcu']:.2f}%"
-        if "hbm" in use:
-            work += f"; HBM {_amount(t.hbm_bytes)}B, {100 * use['hbm']:.1f}% of its bandwidth"
-        if t.ddr_bytes:
-            work += f"; DDR {_amount(t.ddr_bytes)}B"
-        bounds = sorted(t.bounds.items(), key=lambda x: -x[1])
-        return [
-            f"{t.seconds * 1e6:.2f} us on {t.device}: {t.cycles:.0f} cycles at {t.clock / 1e9:g} GHz, "
-            f"{count} launch{'' if count == 1 else 'es'}",
-            "bound by " + ", ".join(f"{name} {self.share(cycles)}" for name, cycles in bounds),
-            work,
-        ]
-
-    def sections(self) -> list[str]:
-        t = self.timing
-        rows: list[tuple[str, ...]] = [
-            ("section", "runs", "us a run", "share", "bound by", "PCU", "PMU", "AGCU", "link", "off chip")
-        ]
-        for runs, c in zip(t.runs, t.configs, strict=True):
-            used = [str(c.used[kind]) for kind in ("pcu", "pmu", "agcu")]
-            bound = max(c.bounds, key=lambda k: c.bounds[k], default="")
-            moved = f"{_amount(c.hbm_bytes + c.ddr_bytes)}B"
-            first = (f"@{c.name}", str(runs), self.us(c.cycles), self.share(runs * c.cycles), bound)
-            rows.append((*first, *used, f"{100 * c.link_load:.0f}%", moved))
-        launching = t.launch_seconds * t.clock
-        mean = self.us(launching / max(1, len(t.launches)))
-        rows.append(("launches", str(len(t.launches)), mean, self.share(launching), "launch", "", "", "", "", ""))
-        return _table(rows, (0, 4))
-
-    def units(self, top: int) -> list[str]:
-        t = self.timing
-        found = [(runs, c, u) for runs, c in zip(t.runs, t.configs, strict=True) for u in c.units if u.cycles > 0]
-        rows: list[tuple[str, ...]] = [
-            ("units", "mode", "sites", "steps", "cycles a step", "busy us", "us", "share", "bound by", "model op")
-        ]
-        for runs, c, u in sorted(found, key=lambda x: -x[0] * x[2].cycles)[:top]:
-            size = (str(u.sites), str(u.steps), f"{u.interval:.0f}")
-            times = (self.us(runs * u.busy), self.us(runs * u.cycles), self.share(runs * u.cycles))
-            rows.append((f"@{c.name}/{u.name}", u.mode, *size, *times, u.bound, _short(u.location)))
-        return _table(rows, (0, 1, 8, 9))
-
-    def ops(self, top: int) -> list[str]:
-        rows: list[tuple[str, ...]] = [("model op", "kind", "us", "share", "unit us", "FLOP")]
-        for op in self.timing.ops[:top]:
-            times = (self.us(op.cycles), self.share(op.cycles), self.us(op.busy))
-            rows.append((_short(op.location), op.op, *times, _amount(op.flops)))
-        return _table(rows, (0, 1))
-
-
-def profile_text(timing: Timing, top: int = 20) -> str:
-    """Tables for people: the total and what bounds it, sections, the `top` longest groups of units and model ops, and
-    what lies in which memory. Times are microseconds of the device."""
-    page = _Page(timing)
-    parts = [page.head(), page.sections(), page.units(top), page.ops(top), memory_text(timing.memory, top)]
-    return "\n\n".join("\n".join(part) for part in parts)
-
-
-def memory_text(memory: MemoryUse, top: int = 20) -> list[str]:
-    """What lies in which memory, and the names of what was spilled to DDR."""
-    lines: list[str] = []
-    for name, capacity in memory.capacity.items():
-        mine = [r for r in memory.regions if r.memory == name]
-        kinds: dict[str, int] = {}
-        for r in mine:
-            kinds[r.kind] = kinds.get(r.kind, 0) + r.bytes
-        held = ", ".join(f"{kind} {_amount(n)}B" for kind, n in kinds.items()) or "nothing"
-        largest = sorted(mine, key=lambda r: -r.bytes)[:3]
-        names = ", ".join(f"{r.name} {_amount(r.bytes)}B" for r in largest)
-        lines.append(f"{name} ({_amount(capacity)}B): {held}" + (f"; largest: {names}" if len(mine) > 1 else ""))
-    if memory.spilled:
-        more = f" and {len(memory.spilled) - top} more" if len(memory.spilled) > top else ""
-        lines.append(f"spilled to ddr: {', '.join(memory.spilled[:top])}{more}")
-    return lines
+    def __repr__(self) -> str:
+        return f"<Timing: {self.cycles:,.0f} cycles on {self.device}>"

@@ -18,6 +18,7 @@ from headrace.dialects.machine.cost import launch_seconds, peak_flops
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.cost import CONTRACTIONS
 from headrace.dialects.support import dtypes
+from headrace.runtime.profile import profile_text
 from headrace.runtime.program import Config, Pcu, Program
 from headrace.runtime.times import (
     BOUNDS,
@@ -28,7 +29,6 @@ from headrace.runtime.times import (
     RegionUse,
     Timing,
     UnitTime,
-    profile_text,
 )
 from headrace.runtime.timing_model import ConfigModel
 

@@ -16,8 +16,8 @@ from headrace.tools.cli import common
 @click.option(
     "--random-inputs", "seed", type=int, default=0, metavar="SEED", help="Seed of random inputs. [default: 0]"
 )
-@click.option("--seconds", type=float, default=2.0, metavar="S", help="How long to measure. [default: 2]")
-@click.option("--runs", type=int, metavar="N", help="How many runs to measure, instead of --seconds.")
+@click.option("--seconds", type=click.FloatRange(0), default=2.0, metavar="S", help="How long to measure. [default: 2]")
+@click.option("--runs", type=click.IntRange(1), metavar="N", help="How many runs to measure, instead of --seconds.")
 @click.option("--bound", is_flag=True, help="Leave out the copies of inputs and outputs.")
 @common.json_option
 def command(
@@ -29,8 +29,8 @@ def command(
     """
     import numpy as np
 
-    if runs is not None and runs < 1:
-        raise click.UsageError("--runs is at least 1")
+    from headrace.runtime.profile import time_text
+
     exe = common.open_executable(artifact)
     arrays = common.load_arrays(inputs) if inputs is not None else common.random_arrays(exe.inputs, seed)
     exe(arrays)
@@ -45,6 +45,7 @@ def command(
             wall.append(time.perf_counter() - start)
             if len(wall) % 50 == 0:
                 show(0, 0, f"{len(wall)} runs")
+    timing = exe.profile()
     cpu_each = (time.process_time() - cpu) / len(wall)
     milliseconds = np.array(wall) * 1e3
     found: dict[str, Any] = {
@@ -57,12 +58,15 @@ def command(
         },
         "cpu_ms": cpu_each * 1e3,
         "runs_per_second": len(wall) / sum(wall),
+        "device": timing.device,
+        "device_seconds": timing.seconds,
     }
     if as_json:
         common.print_json(found)
         return
     latency = found["latency_ms"]
-    click.echo(f"{artifact}: {len(wall)} runs")
-    click.echo(f"  latency   min {latency['min']:.3f}  median {latency['median']:.3f}  p90 {latency['p90']:.3f} ms")
-    click.echo(f"  CPU time  {found['cpu_ms']:.3f} ms a run")
-    click.echo(f"  throughput {found['runs_per_second']:.1f} runs a second")
+    click.echo(f"{artifact}: {len(wall)} runs on this machine")
+    click.echo(f"  latency     min {latency['min']:.3f}  median {latency['median']:.3f}  p90 {latency['p90']:.3f} ms")
+    click.echo(f"  CPU time    {found['cpu_ms']:.3f} ms a run")
+    click.echo(f"  throughput  {found['runs_per_second']:.1f} runs a second")
+    click.echo(f"{timing.device} itself would take {time_text(timing.seconds)} a run (headrace run --profile)")

@@ -138,6 +138,17 @@ def type_text(shape: Sequence[int], dtype: str) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
+def check_model(path: str, kinds: tuple[str, ...] = (".onnx", ".mlir")) -> None:
+    """Refuse a file that by its name is no model of these kinds, with a hint for an artifact."""
+    kind = Path(path).suffix
+    if kind == ".sn":
+        fix = f"it is compiled already: headrace run {path} --random-inputs 0, or --profile"
+        raise CompileError("unknown-format", f"{path} is an artifact, not a model", fix=fix)
+    if kind and kind not in kinds:
+        fix = "give an .onnx file" if len(kinds) == 1 else f"give a file of kind {' or '.join(kinds)}"
+        raise CompileError("unknown-format", f"{path}: models of kind '{kind}' are not read here", fix=fix)
+
+
 def open_file(path: str) -> Artifact:
     """An artifact, not bound to memory; `CompileError` when it cannot be opened, with a hint for a model."""
     from headrace.runtime.artifact import open_artifact

@@ -108,9 +108,10 @@ class Watcher:
 @click.option("--expected", metavar="NPZ", help="Recorded outputs, by name (or in order).")
 @click.option(
     "--reference",
-    type=click.Choice(["auto", "onnxruntime", "onnx"]),
+    type=click.Choice(["auto", "onnxruntime", "onnx", "tensor"]),
     default="auto",
-    help="What to compare with when no outputs are recorded. [default: onnxruntime if installed, else onnx]",
+    help="What to compare with when no outputs are recorded; tensor: the tensor level of the model itself. "
+    "[default: onnxruntime if installed, else onnx; for .mlir tensor]",
 )
 @click.option("--level", "levels", type=click.Choice(LEVELS), multiple=True, help="Only this level; may be repeated.")
 @click.option("--tolerance", type=float, help="Allowed error over the largest magnitude. [default: by type, f32 1e-4]")
@@ -141,14 +142,23 @@ def command(
     common.one_of(inputs is not None, seed is not None, "--inputs or --random-inputs")
     from headrace.tools.cli import references
 
+    common.check_model(model)
     wanted = levels or LEVELS
+    own = expected is None and (reference == "tensor" or (reference == "auto" and model.endswith(".mlir")))
+    if own and set(wanted) == {"tensor"}:
+        raise click.UsageError("the tensor level is the reference itself; give --expected or another --level")
     with common.progress(as_json) as show:
         run = Levels(model, device, common.dims_of(dims), common.shapes_of(shapes), weights, show)
         arrays = run.feed(inputs, seed)
         recorded = common.load_arrays(expected, "--expected") if expected is not None else None
-        show(0, 0, "running the reference")
-        against = references.outputs_of(model, arrays, recorded, reference, run.outputs)
-        results = run.results(wanted)
+        if own:
+            results = run.results(("tensor", *wanted))
+            against = references.Reference("the tensor level", results["tensor"])
+            results = {level: found for level, found in results.items() if level != "tensor"}
+        else:
+            show(0, 0, "running the reference")
+            against = references.outputs_of(model, arrays, recorded, reference, run.outputs)
+            results = run.results(wanted)
     errors = {
         level: {name: error_of(found[name], against.values[name], tolerance) for name in run.outputs}
         for level, found in results.items()

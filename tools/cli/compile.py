@@ -56,6 +56,7 @@ def command(
     from headrace.compiler import check_writable, translate
 
     start = time.perf_counter()
+    common.check_model(model)
     target = output or os.path.splitext(model)[0] + ".sn"
     check_writable(target, model, *([weights] if weights else []))
     dump = Dump(dump_phases) if dump_phases else None
@@ -128,8 +129,10 @@ def timing_text(done: Translation) -> str:
 def summary(done: Translation, target: str, seconds: float) -> dict[str, Any]:
     """What was compiled, as plain data."""
     from headrace.dialects.support.dtypes import byte_size
+    from headrace.runtime.timing import time_program
 
     program = done.program
+    timing = time_program(program)
     totals = {kind: [sum(len(u.sites) for u in c.units if u.kind == kind) for c in program.configs] for kind in KINDS}
     memory: dict[str, int] = {}
     for region in program.regions:
@@ -152,6 +155,7 @@ def summary(done: Translation, target: str, seconds: float) -> dict[str, Any]:
         "units": {kind: max(counts, default=0) for kind, counts in totals.items()},
         "memory": memory,
         "weights": done.weights is not None,
+        "device_seconds": timing.seconds,
         "seconds": round(seconds, 3),
         "cpu_seconds": {step: round(value, 4) for step, value in done.seconds.items()},
     }
@@ -163,6 +167,8 @@ KINDS = ("pcu", "pmu", "agcu")
 
 def summary_text(found: dict[str, Any]) -> str:
     """The summary for people."""
+    from headrace.runtime.profile import time_text
+
     units = ", ".join(f"{count} {kind.upper()}" for kind, count in found["units"].items())
     memory = ", ".join(f"{size / 1e6:.1f} MB in {name.upper()}" for name, size in found["memory"].items())
     ops = found["ops"]
@@ -173,5 +179,6 @@ def summary_text(found: dict[str, Any]) -> str:
     configs, launches = common.plural(found["configs"], "configuration"), common.plural(found["launches"], "launch")
     lines.append(f"  {configs}, {launches}; at most {units}")
     lines.append(f"  {memory or 'no memory'}; {'weights included' if found['weights'] else 'without weights'}")
-    lines.append(f"  {found['seconds']:.2f} s")
+    lines.append(f"  {time_text(found['device_seconds'])} a run on {found['device']}: headrace run --profile says why")
+    lines.append(f"  compiled in {found['seconds']:.2f} s")
     return "\n".join(lines)

@@ -45,7 +45,6 @@ def demonstrate(attention: Any, device: str | None, artifact: Path, as_json: boo
     from headrace.runtime.session import load
     from headrace.tools.cli.compare import error_of
     from headrace.tools.cli.compile import summary
-    from headrace.tools.cli.profile import profile_text
 
     def say(text: str) -> None:
         if not as_json:
@@ -83,5 +82,5 @@ def demonstrate(attention: Any, device: str | None, artifact: Path, as_json: boo
         common.print_json({"compile": compiled, "compare": error.to_json(), "profile": exe.profile().to_json()})
     else:
         say("")
-        say(profile_text(exe.profile()))
+        say(exe.profile().text())
     return 0 if error.ok else 1

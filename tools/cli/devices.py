@@ -28,7 +28,8 @@ def command(name: str | None, as_json: bool) -> None:
         else:
             click.echo(overview_text(devices))
         return
-    numbers = flat(load_device(name).to_dict())
+    device = load_device(name)
+    numbers = flat(device.to_dict())
     bases = device_bases(name)
     rows = [
         {"name": path, "value": value, "unit": bases[path].unit, "basis": bases[path].kind, "text": bases[path].text}
@@ -36,13 +37,16 @@ def command(name: str | None, as_json: bool) -> None:
         if path in bases  # what the file does not give has its neutral value
     ]
     if as_json:
-        common.print_json({"device": name, "numbers": rows})
+        common.print_json({"device": device.name, "overview": overview(device), "numbers": rows})
     else:
-        click.echo(numbers_text(rows))
+        click.echo(f"{summary_text(device)}\n\n{numbers_text(rows)}")
 
 
 def overview(device: Device) -> dict[str, Any]:
     """The figures by which devices are chosen."""
+    from headrace.dialects.machine.cost import peak_flops
+    from headrace.dialects.support.dtypes import is_float
+
     return {
         "name": device.name,
         "pcus": device.count("pcu"),
@@ -55,6 +59,9 @@ def overview(device: Device) -> dict[str, Any]:
         "hbm_bandwidth": device.hbm.bandwidth if device.hbm else 0,
         "ddr_bandwidth": device.ddr.bandwidth,
         "types": [one.name for one in device.types if not one.emulated_as],
+        "peak_flops": {
+            one.name: peak_flops(device, one.name) for one in device.types if not one.emulated_as and is_float(one.name)
+        },
     }
 
 
@@ -76,6 +83,20 @@ def overview_text(devices: list[Device]) -> str:
             )
         )
     return common.table(rows) + "\n\n`headrace devices NAME` shows every number of a device and where it comes from."
+
+
+def summary_text(device: Device) -> str:
+    """What the numbers of a device come to: units, peak rates, memories."""
+    one = overview(device)
+    peaks = ", ".join(f"{name} {rate / 1e12:.4g} TFLOP/s" for name, rate in one["peak_flops"].items())
+    memories = [f"{size(one['sram_bytes'])} SRAM"]
+    for name in ("hbm", "ddr"):
+        if one[f"{name}_bytes"]:
+            memories.append(f"{size(one[f'{name}_bytes'])} {name.upper()} at {one[f'{name}_bandwidth'] / 1e9:.0f} GB/s")
+    return (
+        f"{one['name']}: {one['pcus']} PCU (compute), {one['pmus']} PMU (memory), {one['agcus']} AGCU (off chip), "
+        f"{one['clock_hz'] / 1e9:g} GHz\npeak: {peaks}\nmemory: {', '.join(memories)}"
+    )
 
 
 def size(count: int) -> str:
@@ -109,12 +130,17 @@ def numbers_text(rows: list[dict[str, Any]]) -> str:
     value_width = min(max(len(_shown(row)) for row in rows), 26)
     lines: list[str] = []
     for row in rows:
-        head = f"{row['name']:{name_width}}  {_shown(row):{value_width}}  "
-        basis = f"{row['basis']}: {row['text']}"
-        lines += textwrap.wrap(
-            basis, 118, initial_indent=head, subsequent_indent=" " * (name_width + value_width + 4)
-        ) or [head.rstrip()]
+        shown, basis = _shown(row), f"{row['basis']}: {row['text']}"
+        head, margin = f"{row['name']:{name_width}}  {shown:{value_width}}  ", " " * (name_width + value_width + 4)
+        if len(shown) > value_width:
+            lines.append(head.rstrip())
+            head = margin
+        lines += textwrap.wrap(basis, 118, initial_indent=head, subsequent_indent=margin) or [head.rstrip()]
     return "\n".join(lines)
+
+
+PREFIXES = (("Hz", 1e9, "G"), ("B/s", 1e9, "G"), ("s", 1e-6, "u"), ("s", 1e-9, "n"))
+"""Units that are shown with a prefix, from which value on."""
 
 
 def _shown(row: dict[str, Any]) -> str:
@@ -124,7 +150,12 @@ def _shown(row: dict[str, Any]) -> str:
         value = " ".join(
             "=".join(map(str, cast("Sequence[Any]", x))) if isinstance(x, list | tuple) else str(x) for x in parts
         )
+    elif row["unit"] == "B" and value >= 1024:
+        return size(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
+        for unit, limit, prefix in PREFIXES:
+            if row["unit"] == unit and value >= limit:
+                return f"{value / limit:.6g} {prefix}{unit}"
         value = f"{value:.6g}" if isinstance(value, float) else str(value)
     return (
         f"{value} {row['unit']}".strip() if row["unit"] not in ("flag", "name", "functions", "body ops") else str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,7 @@ def command(model: str, device: str | None, dims: tuple[str, ...], shapes: tuple
     """
     from headrace.frontends.onnx import plan_onnx
 
+    common.check_model(model, (".onnx",))
     sizes, inputs = common.dims_of(dims), common.shapes_of(shapes)
     rows = plan_onnx(model, dims=sizes, input_shapes=inputs)
     refused = sum(row.count for row in rows if row.status == "refused")
@@ -106,9 +108,7 @@ def _counts(module: Any) -> dict[str, int]:
 
 def text(rows: tuple[CoverageRow, ...], device_ops: dict[str, dict[str, int]], note: str) -> str:
     """The report for people."""
-    from headrace.frontends.base import coverage_text
-
-    lines = [coverage_text(rows)]
+    lines = [rows_text(rows), ", ".join(f"{count} {status}" for status, count in totals(rows).items() if count)]
     for title, names in (("runs on the device as", "whole"), ("decomposed first", "decomposed")):
         if device_ops.get(names):
             lines.append(f"{title}: " + ", ".join(f"{name} {count}" for name, count in device_ops[names].items()))
@@ -117,3 +117,23 @@ def text(rows: tuple[CoverageRow, ...], device_ops: dict[str, dict[str, int]], n
     if note:
         lines.append(note)
     return "\n".join(lines)
+
+
+def rows_text(rows: tuple[CoverageRow, ...]) -> str:
+    """A line per op and fate: a node or two by name, the reason, and the operand types of one node."""
+    lines = [("op", "nodes", "status", "where", "reason, operands")]
+    for row in rows:
+        names = few(row.nodes, 2 if sum(map(len, row.nodes[:2])) <= NAMES else 1)
+        about = [row.reason] if row.reason else []
+        about += [few(row.shapes, 1)] if row.shapes else []
+        lines.append((row.op_type, str(row.count), row.status, names, "; ".join(about)))
+    return common.table(lines, 5)
+
+
+NAMES = 40
+"""Characters of node names that a line has room for."""
+
+
+def few(items: Sequence[str], most: int) -> str:
+    """The first ones, and how many more there are."""
+    return ", ".join(items[:most]) + (f" +{len(items) - most}" if len(items) > most else "")

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @click.option("--random-inputs", "seed", type=int, metavar="SEED", help="Inputs from a seed.")
 @click.option("-o", "--output", metavar="NPZ", help="Where the outputs go.")
 @click.option("--profile", is_flag=True, help="What the run costs on the device, by section and op of the model.")
-@click.option("--top", type=int, default=20, metavar="N", help="Rows of the profile. [default: 20]")
+@click.option("--top", type=click.IntRange(1), default=20, metavar="N", help="Rows of a table. [default: 20]")
+@click.option("--units", is_flag=True, help="In the profile, also a table of the longest groups of units.")
 @click.option("--literal", is_flag=True, help="Execute tile by tile through the flows (slow).")
 @common.json_option
 def command(
@@ -32,6 +33,7 @@ def command(
     output: str | None,
     profile: bool,
     top: int,
+    units: bool,
     literal: bool,
     as_json: bool,
 ) -> None:
@@ -39,6 +41,8 @@ def command(
 
     State starts at zero, or with what --inputs holds for it. --profile alone runs nothing and needs no weights.
     """
+    if units and not profile:
+        raise click.UsageError("--units is about --profile")
     found: dict[str, Any] = {"artifact": artifact}
     if profile and inputs is None and seed is None and output is None:
         from headrace.runtime.timing import time_program
@@ -62,14 +66,12 @@ def command(
         return
     for one in found.get("outputs", ()):
         click.echo(common.array_text(one))
-    for line in found.get("not_merged", ()):
+    for line in found.get("not_merged", ()) if not literal else ():
         click.echo(f"runs tile by tile: {line}", err=True)
     if output is not None:
         click.echo(f"written to {output}")
     if timing is not None:
-        from headrace.tools.cli.profile import profile_text
-
-        click.echo(("\n" if "outputs" in found else "") + profile_text(timing, top))
+        click.echo(("\n" if "outputs" in found else "") + timing.text(top, units))
 
 
 def run(exe: Executable, inputs: str | None, seed: int) -> dict[str, Array]:
