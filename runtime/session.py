@@ -125,6 +125,13 @@ class Executable:
         """Outputs that a call returns."""
         return tuple(p for p in self.program.outputs if p.name in self._outputs)
 
+    def __repr__(self) -> str:
+        past, present = ({pair[k] for pair in self.program.states} for k in (0, 1))
+        takes = ", ".join(f"{p.name} {p.type}" for p in self.program.inputs if p.name not in past)
+        gives = ", ".join(f"{p.name} {p.type}" for p in self.program.outputs if p.name not in present)
+        name = self.manifest.get("model", "")
+        return f"<Executable{' ' * bool(name)}{name} for {self.program.device.get('name', '')}: {takes} -> {gives}>"
+
     @property
     def report(self) -> list[str]:
         """Which configs run tile by tile because they could not be merged, and why; empty when none does."""

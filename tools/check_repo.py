@@ -71,8 +71,8 @@ LAYERS = (
         ("dialects.tensor", "dialects.support", "frontends.base"),
         ("xdsl", "numpy", "ml_dtypes", "onnx"),
     ),
-    # The artifact is runtime.artifact's manifest around runtime.table's encoding of runtime.program: one format in three
-    # files, which the writer writes and the runtime reads.
+    # The artifact is runtime.artifact's manifest around runtime.table's encoding of runtime.program: one format in
+    # three files, which the writer writes and the runtime reads.
     Layer(
         "backend",
         ("dialects", "runtime.artifact", "runtime.program", "runtime.table"),

@@ -24,6 +24,8 @@ __all__ = ["CompileError", "Executable", "Runtime", "compile", "load"]
 
 def __getattr__(name: str) -> Any:
     """Load `name` from the module that defines it."""
+    if name == "__version__":
+        return import_module("headrace.version").VERSION
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_EXPORTS[name]), name)
@@ -32,4 +34,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_EXPORTS])
+    return sorted({"__version__", *__all__})

@@ -160,7 +160,10 @@ def test_compare_ir(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", **{name: np.array([1, 2], np.float32)})
     flags = ("--inputs", tmp_path / "x.npz", "--weights", tmp_path / "w.npz")
     assert succeeds("compare", tmp_path / "m.mlir", *flags, "--expected", tmp_path / "y.npz").out.count("  ok") == 3
-    result = headrace_command("compare", tmp_path / "m.mlir", *flags)
+    shown = succeeds("compare", tmp_path / "m.mlir", *flags).out
+    assert shown.startswith("reference: the tensor level\n") and shown.count("  ok") == 2
+    assert headrace_command("compare", tmp_path / "m.mlir", *flags, "--level", "tensor").code == 2
+    result = headrace_command("compare", tmp_path / "m.mlir", *flags, "--reference", "onnx")
     assert result.code == 2 and "--expected NPZ" in result.err
 
 
