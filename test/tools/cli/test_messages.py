@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import headrace as package
 import numpy as np
 import pytest
 from command import headrace, succeeds
+
+import headrace as package
 
 PROGRAM = """\
 func.func @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
