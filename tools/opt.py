@@ -9,6 +9,7 @@ as expected, 2 bad usage or bad input.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -50,6 +51,8 @@ DIALECTS = {
     "rdu": "headrace.dialects.rdu:Rdu",
     "machine": "headrace.dialects.machine:Machine",
 }
+BROKEN_PIPE = 141
+"""What a shell reports of a process that its reader left; this driver ends with 0 instead."""
 SPLIT = re.compile(r"^// -----[^\n]*\n?", re.M)
 EXPECTED = re.compile(r"//.*?expected-(error|warning|note)(-re)?(?:\s*@([+-]\d+|above|below|\*))?\s*\{\{(.*?)\}\}")
 POSITION = re.compile(r"(?P<file>[^\s()]+):(?P<line>\d+):(?P<column>\d+)")
@@ -533,6 +536,8 @@ def run(
         for one in error.diagnostics:
             print(f"headrace-opt: error: {_one_line(one)}", file=err)
         return 2
+    except BrokenPipeError:  # whoever read our output has gone
+        return BROKEN_PIPE
     except PassBug as error:
         print(f"headrace-opt: internal error: {error}", file=err)
         return 1
@@ -544,7 +549,14 @@ def run(
 
 def main() -> None:
     """Entry point of the console script."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = BROKEN_PIPE
+    if code == BROKEN_PIPE:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps the interpreter from complaining when it closes the stream
+    sys.exit(code % BROKEN_PIPE)
 
 
 if __name__ == "__main__":
