@@ -77,7 +77,8 @@ def build(
             found.add("unknown-pass", f"unknown pass '{spec.name}'", fix=fix)
             continue
         try:
-            built.append(passes[spec.name]().from_spec(spec))
+            kind = passes[spec.name]()
+            built.append(kind.from_spec(_widened(kind, spec)))
         except CompileError as error:
             found.diagnostics.extend(error.diagnostics)
         except ValueError as error:
@@ -86,6 +87,16 @@ def build(
             found.add("bad-option", f"{spec.name}: {what}", fix=hint or fix)
     found.raise_if_any()
     return tuple(built)
+
+
+def _widened(kind: type[ModulePass], spec: ArgSpec) -> ArgSpec:
+    """The spec with whole numbers as floats where the option is a float."""
+    floats = {f.name for f in dataclasses.fields(kind) if f.type in (float, "float")}
+    parameters = {
+        key: tuple(float(x) if type(x) is int else x for x in values) if key.replace("-", "_") in floats else values
+        for key, values in spec.parameters.items()
+    }
+    return ArgSpec(spec.name, parameters)
 
 
 def _bad_option(kind: type[ModulePass], spec: ArgSpec) -> tuple[str, str] | None:
@@ -98,7 +109,7 @@ def _bad_option(kind: type[ModulePass], spec: ArgSpec) -> tuple[str, str] | None
             return f"there is no option '{name}'", nearest(name, fields) if fields else "it has no options"
         other = {k: v for k, v in spec.parameters.items() if k == key}
         try:
-            kind.from_spec(ArgSpec(spec.name, other))
+            kind.from_spec(_widened(kind, ArgSpec(spec.name, other)))
         except CompileError:
             continue
         except ValueError:
