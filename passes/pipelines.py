@@ -21,6 +21,7 @@ TENSOR = (
 DATAFLOW = (
     "convert-tensor-to-dataflow",
     "fuse-stages",
+    "narrow-joins",
     "choose-layouts",  # before tiling: address programs do not change with tiles
     "tile",
     "cut-sections",  # after tiling, so that buffers are counted as they will be

@@ -1,13 +1,13 @@
-"""What passes over sections share: finding them, and keeping their ops in order."""
+"""What passes over sections share: finding them, keeping their ops in order, and what a stage moves off chip."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
-from headrace.dialects.dataflow.ops import SectionOp
+from headrace.dialects.dataflow.ops import BufferOp, SectionOp, StoreOp
 
 
 def sections(module: ModuleOp) -> Iterator[SectionOp]:
@@ -43,3 +43,14 @@ def sort_block(block: Block) -> None:
     for op in ops:
         op.detach()
     block.add_ops(order)
+
+
+def transfers(ins: Iterable[SSAValue], outs: Iterable[SSAValue]) -> int:
+    """Address generators that a stage of these inputs and outputs takes when it is alone in a section: one for each
+    stream that fills its buffers, for each result off chip, and for each output that others read."""
+    loads = {made for v in ins for made in (v.owner.ins if isinstance(v.owner, BufferOp) else (v,))}
+    stores: set[SSAValue] = set()
+    for out in outs:
+        for use in out.uses:
+            stores.add(use.operation.tensor if isinstance(use.operation, StoreOp) else out)
+    return len(loads) + len(stores)

@@ -37,6 +37,11 @@ from headrace.passes.infra.base import Pass, option
 Process = StageOp | GatherOp | ScatterOp
 
 
+def _loaded(stream: SSAValue) -> bool:
+    """Whether a stream comes from off-chip memory."""
+    return isinstance(stream.owner, LoadOp)
+
+
 @dataclass(frozen=True)
 class Budget:
     """Units of each kind that one section may take."""
@@ -60,6 +65,7 @@ class _Cutter:
         }
         self.need = {op: self._units(op) for op in self.ops if isinstance(op, BufferOp)}
         self.group: dict[Operation, int] = {}
+        self.free: dict[StoreOp, int] = {}
 
     def _units(self, buffer: BufferOp) -> int:
         return units_for(buffer, self.device, fitting_frames(buffer, self.device, 2), 2)
@@ -78,59 +84,99 @@ class _Cutter:
 
     def assign(self) -> int:
         """Put processes into groups, first to last, a new one when the budget is used up; the number of groups."""
-        current, pcu, agcu = 0, 0, 0
+        current, pcu, results = 0, 0, 0
         held: set[BufferOp] = set()
+        loads: set[SSAValue] = set()
+        self.group.clear()
         for process in self.processes:
             buffers, transfers = self._ports(process)
-            loads = sum(isinstance(v.owner, LoadOp) for b in buffers - held for v in b.ins)
-            wide = pcu + self.chain[process], sum(self.need[b] for b in held | buffers), agcu + transfers + loads
+            needed = {made for v in process.operands if isinstance(v.owner, BufferOp) for made in v.owner.ins}
+            more = {v for v in needed if self.home(v) != current}
+            wide = (
+                pcu + self.chain[process],
+                sum(self.need[b] for b in held | buffers),
+                len(loads | more) + results + transfers,
+            )
             limits = self.budget.pcu, self.budget.pmu, self.budget.agcu
-            if held and any(w > limit for w, limit in zip(wide, limits, strict=True)):
-                current, pcu, agcu = current + 1, 0, 0
-                held = set[BufferOp]()
-                loads = sum(isinstance(v.owner, LoadOp) for b in buffers for v in b.ins)
-                # what comes from an earlier section is loaded as well
-                loads += sum(not isinstance(v.owner, LoadOp) for v in process.operands)
+            if self.group and any(w > limit for w, limit in zip(wide, limits, strict=True)):
+                current, pcu, results = current + 1, 0, 0
+                held, loads = set[BufferOp](), set[SSAValue]()
+                more = needed  # what earlier sections make is loaded as well
             self._check_alone(process, buffers)
             held |= buffers
+            loads |= more
             pcu += self.chain[process]
-            agcu += transfers + loads
+            results += transfers
             self.group[process] = current
         return current + 1
 
-    def transfers(self, count: int) -> list[int]:
-        """Address generators that each group takes: loads, and stores of results and of what later groups need."""
-        loads: list[set[SSAValue]] = [set() for _ in range(count)]
-        stores: list[set[SSAValue]] = [set() for _ in range(count)]
+    def place_stores(self, count: int) -> int:
+        """Give every store that is free to move to the first group with address generators left, not before what it
+        stores is made, or to a new one when none has; the number of groups then."""
+        used = self.transfers(count)
+        for op in self.free:
+            first = max(0, *map(self.home, op.ins))
+            for group in range(first, len(used) + 1):
+                takes = {op.tensor, *(v for v in op.ins if self.home(v) != group)}
+                if group == len(used):
+                    used.append(set())
+                if not used[group] or len(used[group] | takes) <= self.device.count("agcu"):
+                    break
+            self.free[op] = group
+            used[group] |= takes
+            for made in op.ins:
+                if 0 <= self.home(made) != group:
+                    used[self.home(made)].add(made)
+        return len(used)
+
+    def transfers(self, count: int) -> list[set[SSAValue]]:
+        """What each group moves through address generators: loads, and stores of results and of what later groups need,
+        without stores that are free to move."""
+        found: list[set[SSAValue]] = [set() for _ in range(count)]
+
+        def bring(made: SSAValue, here: int) -> None:
+            if self.home(made) != here:
+                found[here].add(made)
+                if self.home(made) >= 0:
+                    found[self.home(made)].add(made)
+
         for process in self.processes:
             here = self.group[process]
-            stores[here] |= {v for v in process.operands if not isinstance(v.type, StreamType)}  # gather, scatter
             for value in process.operands:
                 if isinstance(value.owner, BufferOp):
                     for made in value.owner.ins:
-                        if self.home(made) != here:
-                            loads[here].add(made)
-                            if self.home(made) >= 0:
-                                stores[self.home(made)].add(made)
+                        bring(made, here)
+                elif not isinstance(value.type, StreamType):  # the table of a gather or scatter
+                    found[here].add(value)
         for op in self.ops:
-            if isinstance(op, StoreOp):
-                last = max(0, *(self.home(v) for v in op.ins))
-                stores[last].add(op.tensor)
+            if isinstance(op, StoreOp) and op not in self.free:
+                last = self.last_group(op)
+                found[last].add(op.tensor)
                 for made in op.ins:
-                    if self.home(made) != last:
-                        loads[last].add(made)
-                        if self.home(made) >= 0:
-                            stores[self.home(made)].add(made)
-        return [len(a) + len(b) for a, b in zip(loads, stores, strict=True)]
+                    bring(made, last)
+        return found
+
+    def last_group(self, store: StoreOp) -> int:
+        """The group that stores a result: where it was put, or the last of those that make a part of it."""
+        return self.free[store] if store in self.free else max(map(self.home, store.ins))
 
     def fit(self) -> int:
-        """Assign groups so that each has the address generators it takes, with the fewest groups tried first."""
+        """Assign groups so that each has the address generators it takes. Few groups are tried first, then many, then
+        results that come from several groups are stored apart from them."""
         have = self.device.count("agcu")
-        while True:
-            count = self.assign()
-            if max(self.transfers(count)) <= have or self.budget.agcu <= 1:
-                return count
-            self.budget = Budget(self.budget.pcu, self.budget.pmu, self.budget.agcu - 1)
+        whole = self.budget
+        for free in (_loaded, lambda _: True):
+            stores = [op for op in self.ops if isinstance(op, StoreOp)]
+            self.free = {op: 0 for op in stores if all(map(free, op.ins))}
+            self.budget = whole
+            while True:
+                count = self.assign()
+                if max(map(len, self.transfers(count))) <= have:
+                    return self.place_stores(count)
+                if self.budget.agcu < 0:  # every process is alone
+                    break
+                self.budget = Budget(whole.pcu, whole.pmu, self.budget.agcu * 3 // 4 if self.budget.agcu else -1)
+        return self.place_stores(count)
 
     def _check_alone(self, process: Operation, buffers: set[BufferOp]) -> None:
         need = sum(self.need[b] for b in buffers)
@@ -215,7 +261,8 @@ class _Part:
         end.location = cutter.section.location
         name = f"{cutter.section.sym.data}.{self.number}"
         section = SectionOp(name, self.ins, [v.type for v in yields], Region(self.block))
-        section.location = locations.fuse(op.location for op in self.block.ops if isinstance(op, Process))
+        origins = [op.location for op in self.block.ops if isinstance(op, Process)]
+        section.location = locations.fuse(origins or [op.location for op in self.block.ops])
         for key, out in zip(keys, section.outs, strict=True):
             if key in self.results:
                 cutter.outputs[key] = out
@@ -250,7 +297,7 @@ class _Part:
         if isinstance(op, ScatterOp):
             return self.cutter.group[op]
         assert isinstance(op, StoreOp)
-        return max(0, *(self.cutter.home(v) for v in op.ins))
+        return self.cutter.last_group(op)
 
     def _result(self, value: SSAValue) -> SSAValue:
         op = value.owner
@@ -318,7 +365,8 @@ class CutSectionsPass(Pass):
     Assumes tiled stages and a device in the module. Stages join a section in order until its memory units (what every
     buffer holds with two copies of a frame), compute units (one for each piece of a body) or address generators are
     used up. What a later section needs is stored off chip and loaded again; weights are loaded where they are read. A
-    stage that does not fit alone is refused with the numbers.
+    stage that does not fit alone is refused with the numbers. Copies from off-chip memory to off-chip memory go where
+    address generators are left.
 
         dataflow.section "main_0" { … }   =>   dataflow.section "main_0.0" { … }  dataflow.section "main_0.1" { … }
     """
@@ -332,7 +380,7 @@ class CutSectionsPass(Pass):
         changed = False
         for section in list(sections(module)):
             cutter = _Cutter(section, device, budget)
-            count = cutter.fit() if cutter.processes else 1
+            count = cutter.fit()
             if count > 1:
                 cutter.cut(count)
                 changed = True

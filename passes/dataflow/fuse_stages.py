@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -10,10 +11,11 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from headrace.dialects.dataflow.ops import BufferOp, SectionOp, StageOp, YieldOp, stream_of, views
 from headrace.dialects.dataflow.types import StreamType
+from headrace.dialects.machine.attributes import DEVICE_ATTRIBUTE, device_of
 from headrace.dialects.support import locations
 from headrace.dialects.support.access import identity
 from headrace.dialects.tensor.elementwise import OPS as ELEMENTWISE_OPS
-from headrace.passes.analysis.sections import sections, sort_block
+from headrace.passes.analysis.sections import sections, sort_block, transfers
 from headrace.passes.infra.base import Pass, option
 
 ELEMENTWISE = frozenset(cls.name for cls in ELEMENTWISE_OPS)
@@ -44,9 +46,10 @@ def _direct(value: SSAValue) -> tuple[BufferOp, StageOp] | None:
 
 
 class _Fuser:
-    def __init__(self, section: SectionOp, limit: int) -> None:
+    def __init__(self, section: SectionOp, limit: int, agcus: int) -> None:
         self.section = section
         self.limit = limit
+        self.agcus = agcus
         self.changed = False
 
     def run(self) -> bool:
@@ -71,6 +74,9 @@ class _Fuser:
             return False
         shape = stream_of(value).tile
         if any(stream_of(out).tile != shape for out in stage.outs):
+            return False
+        kept = [out for out in maker.outs if any(use.operation is not value.owner for use in out.uses)]
+        if transfers({*maker.ins, *stage.ins} - {value}, [*kept, *stage.outs]) > self.agcus:
             return False
         if all(op.name in ELEMENTWISE for op in tail):
             return bool(ops)
@@ -161,7 +167,8 @@ class FuseStagesPass(Pass):
 
     Assumes untiled stages (before `tile`). A stage joins when its results have the shape of that input, when the buffer
     between passes the tile on unchanged, and when no other path leads from one to the other. A row-wise stage joins
-    elementwise ones only: a contraction before it keeps its own freedom to be cut by columns.
+    elementwise ones only: a contraction before it keeps its own freedom to be cut by columns. Two stages stay apart
+    that together read and write more tensors than the module's device has address generators.
 
         %t = dataflow.stage "matmul_0" … { tensor.matmul }           %t = dataflow.stage "matmul_0" …
         %b = dataflow.buffer … (%t …) to (…)                    =>     { tensor.matmul; tensor.add }
@@ -172,5 +179,6 @@ class FuseStagesPass(Pass):
     most: int = option(16, "most ops in a fused body", low=1)
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
-        changed = [_Fuser(section, self.most).run() for section in sections(module)]
+        agcus = device_of(module).count("agcu") if DEVICE_ATTRIBUTE in module.attributes else sys.maxsize
+        changed = [_Fuser(section, self.most, agcus).run() for section in sections(module)]
         return any(changed)
