@@ -29,7 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.locations import Location, text
-from headrace.dialects.tensor.base import AnyTensor, TensorOp, ir_type, tt
+from headrace.dialects.tensor.base import AnyTensor, TensorOp, ir_type, make, tt
 from headrace.dialects.tensor.shapes import TT, ShapeError
 
 if TYPE_CHECKING:
@@ -475,17 +475,13 @@ def weight_types(module: ModuleOp) -> dict[str, TT]:
 
 def weight(key: str, type: TT, location: Location | None = None) -> WeightOp:
     """A `tensor.weight`."""
-    op = WeightOp.create(result_types=[ir_type(type)], properties={"key": StringAttr(key)})
-    op.location = location if location is not None else UnknownLoc()
-    return op
+    return make(WeightOp, (), [ir_type(type)], {"key": StringAttr(key)}, location)
 
 
 def constant(value: Array | LiteralAttr, location: Location | None = None) -> ConstantOp:
     """A `tensor.constant` of an array's elements, or of a literal."""
     literal = value if isinstance(value, LiteralAttr) else LiteralAttr.from_array(value)
-    op = ConstantOp.create(result_types=[literal.type], properties={"value": literal})
-    op.location = location if location is not None else UnknownLoc()
-    return op
+    return make(ConstantOp, (), [literal.type], {"value": literal}, location)
 
 
 def filled(type: TT, value: int | float | bool, location: Location | None = None) -> ConstantOp:
