@@ -199,7 +199,7 @@ class _Function:
             if segment.end is not None:
                 for value in segment.end.operands:
                     self._outside(value)
-                self._add(segment.end.clone(self.mapped), segment.end)
+                self._add(self._copy(segment.end), segment.end)
         for op in reversed(self.ops):
             op.detach()
         for op in reversed(self.ops):
@@ -209,7 +209,8 @@ class _Function:
 
     def _add(self, copy: Operation, op: Operation) -> None:
         self.new.append(copy)
-        self.mapped.update(zip(op.results, copy.results, strict=True))
+        for old, new in zip(op.results, copy.results, strict=True):
+            self.mapped.setdefault(old, new)  # one part of a split may be a section's already
 
     def _outside(self, value: SSAValue) -> SSAValue:
         """The new value for an old one that lies off chip, or is a view of one that does."""
@@ -218,8 +219,11 @@ class _Function:
             assert op is not None and is_movement(op), f"{self.name}: {op} is not available between sections"
             for operand in op.operands:
                 self._outside(operand)
-            self._add(op.clone(self.mapped), op)
+            self._add(self._copy(op), op)
         return self.mapped[value]
+
+    def _copy(self, op: Operation) -> Operation:
+        return op.clone({value: self.mapped[value] for value in op.operands})
 
     def _section(self, segment: _Segment, name: str) -> None:
         tables = dict(segment.in_place)

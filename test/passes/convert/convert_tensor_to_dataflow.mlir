@@ -150,6 +150,20 @@ func.func @main(%x: tensor<4x6xf32>) -> (tensor<2x6xf32>, tensor<4x6xf32>, tenso
 
 // -----
 
+// Of two parts of a split, one stays a view of the stored value and one, which is not dense, is stored by itself.
+// CHECK-LABEL: func.func @main(
+// CHECK-NEXT:    %[[S:.*]], %[[B:.*]] = dataflow.section "main_0"(%x)
+// CHECK:         %[[A:.*]], %{{.*}} = tensor.split
+// CHECK-NEXT:    func.return %[[S]], %[[A]], %[[B]]
+func.func @main(%x: tensor<4x2xf32>) -> (tensor<4x2xf32>, tensor<1x1xf32>, tensor<3x1xf32>) {
+  %0 = tensor.exp %x : tensor<4x2xf32> -> tensor<4x2xf32>
+  %c = tensor.slice %0 {starts = array<i64: 0, 1>, stops = array<i64: 4, 2>, steps = array<i64: 1, 1>} : tensor<4x2xf32> -> tensor<4x1xf32>
+  %a, %b = tensor.split %c {axis = 0 : i64, sizes = array<i64: 1, 3>} : tensor<4x1xf32> -> tensor<1x1xf32>, tensor<3x1xf32>
+  return %0, %a, %b : tensor<4x2xf32>, tensor<1x1xf32>, tensor<3x1xf32>
+}
+
+// -----
+
 // Rows of a table off chip are gathered there, along the first dim only; elsewhere the table comes on chip.
 // CHECK-LABEL: func.func @main(
 // CHECK:         %[[I:.*]], %[[J:.*]] = dataflow.buffer [2, 3]
