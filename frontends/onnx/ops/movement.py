@@ -126,9 +126,8 @@ def _bounds(start: int, end: int, step: int, size: int) -> tuple[int, int]:
 
 @converts("Concat")
 def _concat(n: Node) -> Value:
-    if len(n.operands) == 1:
-        return n[0]
-    return n.op("concat", *n.operands, axis=n.axis(n.int("axis"), n[0].rank))
+    axis = n.axis(n.int("axis"), n[0].rank)
+    return n.op("concat", *n.operands, axis=axis) if len(n.operands) > 1 else n[0]
 
 
 @converts("Split")
