@@ -178,6 +178,14 @@ class ProgramBuilder:
                 offset += tt(part).elements
             return tied[value]
         ref = resolve(value, lambda v: v in at)
+        if not ref.contiguous:
+            raise CompileError(
+                "not-mapped",
+                f"convert-dataflow-to-rdu: a {value.type} between sections is not a dense part of its memory",
+                why="a region is addressed by an offset alone",
+                fix="store it by itself, as convert-tensor-to-dataflow does",
+                location=locations.of(op) if op is not None else "",
+            )
         region, offset = self._place(ref.root, at, tied) if ref.root is not value else _lost(value)
         return region, offset + ref.view.offset
 

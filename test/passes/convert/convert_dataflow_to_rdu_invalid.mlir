@@ -54,3 +54,13 @@ func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   func.return %y, %z : tensor<4xf32>, tensor<4xf32>
 }
 }
+
+// -----
+
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  // expected-error @+1 {{convert-dataflow-to-rdu: a tensor<4x4xf32> between sections is not a dense part of its memory}}
+  %t = tensor.transpose %x {perm = array<i64: 1, 0>} : tensor<4x4xf32> -> tensor<4x4xf32>
+  func.return %t : tensor<4x4xf32>
+}
+}
