@@ -192,6 +192,8 @@ class SectionOp(LateFormat):
 class LoadOp(IRDLOperation):
     """Reads a tensor from off-chip memory as a stream of tiles, through a view of its row-major elements.
 
+    The stream may take part of the tensor, go backwards, or repeat tiles.
+
         %s = dataflow.load %x at 0 [8, 1] : tensor<4x8xf32> -> !dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>
     """
 
@@ -234,6 +236,8 @@ class LoadOp(IRDLOperation):
 @irdl_op_definition
 class StoreOp(IRDLOperation):
     """Writes streams into a tensor in off-chip memory, each through its view. Together they write every element.
+
+    One stream may be stored several times, and through several views.
 
         %t = dataflow.store (%s at 0 [8, 1]) : (!dataflow.stream<tensor<2x8xf32>, [2 on 0 by 2]>) -> tensor<4x8xf32>
     """
