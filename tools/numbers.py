@@ -35,7 +35,7 @@ class Numbers:
     """The inputs and weights of a program, and its results before the first pass."""
 
     weights: str = "random:0"
-    """A weight file, or `random:SEED`."""
+    """A weight file or an artifact, or `random:SEED`."""
     inputs: str = "random:0"
     """An .npz file with an array per input, or `random:SEED`."""
     say: Callable[[str], None] = print
@@ -95,13 +95,14 @@ class Numbers:
         return results | {states[past]: array for past, array in exe.state().items()}
 
     def _weights(self, module: ModuleOp) -> Any:
+        from headrace.compiler import weight_store
         from headrace.dialects.support import weights
         from headrace.dialects.tensor.base import tt
         from headrace.dialects.tensor.storage import RecipeOp, WeightOp
 
         seed = _seed(self.weights, "--weights")
         if seed is None:
-            return weights.open_store(self.weights)
+            return weight_store(self.weights)
         derived = {op.key for op in module.walk() if isinstance(op, RecipeOp)}
         used = {op.key.data: tt(op.results[0]) for op in module.walk() if isinstance(op, WeightOp)}
         program = _program(module)

@@ -210,7 +210,7 @@ def import_model(
     if path is not None and path.suffix == ".mlir":
         given = {"dims": dims, "input_shapes": input_shapes, "states": states}
         _refuse_for_ir(path, [name for name, value in given.items() if value])
-        return Imported(parse_ir(path), _store(weights), path.stem)
+        return Imported(parse_ir(path), weight_store(weights), path.stem)
     if path is not None and path.suffix not in ("", ".onnx"):
         raise CompileError(
             "unknown-format",
@@ -368,12 +368,14 @@ def _verify(module: ModuleOp) -> None:
         raise PassBug("\n".join(["the passes left invalid IR (--verify-each says which):", *wrong])) from None
 
 
-def _store(weights: str | Path | WeightStore | None) -> WeightStore:
+def weight_store(weights: str | Path | WeightStore | None) -> WeightStore:
     """The weights of a file or an artifact; those given as a store; or none."""
     from headrace.dialects.support.weights import WeightStore, open_store
 
     if isinstance(weights, WeightStore):
         return weights
+    if weights is not None and not Path(weights).exists():
+        raise CompileError("no-such-file", f"weights '{weights}': there is no such file")
     if weights is not None and Path(weights).suffix != ".sn":
         return open_store(weights)
     store = WeightStore()
