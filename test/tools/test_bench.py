@@ -71,3 +71,11 @@ def test_statistics() -> None:
     assert quantile([3, 1, 2, 4], 0.25) == 2
     fixed = one_thread({"OPENBLAS_CORETYPE": "Prescott", "HOME": "/"})
     assert fixed["OMP_NUM_THREADS"] == "1" and "OPENBLAS_CORETYPE" not in fixed
+
+
+def test_depth_compares_with_the_first(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = models / "out.json"
+    assert main(["depth", "--layers", "1,2", "--rounds", "1", "--json", str(out), "--gate", "0.01"]) == 1
+    assert "net ratio" in capsys.readouterr().out
+    shallow, deep = json.loads(out.read_text())
+    assert shallow["ratio"] == 1 and deep["layers"] == 2 and deep["nodes"] > shallow["nodes"] and deep["ratio"] > 0.01

@@ -2,6 +2,7 @@
 
 python -m headrace.tools.bench execute --models DIR     runtime speed against ONNX Runtime
 python -m headrace.tools.bench compile --models DIR     cold compile time against IREE
+python -m headrace.tools.bench depth                    growth of compile time with the number of layers
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headrace.tools.bench import compiling, executing
+from headrace.tools.bench import compiling, depth, executing
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,6 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     executing.add_command(commands)
     compiling.add_command(commands)
+    depth.add_command(commands)
     options = parser.parse_args(arguments)
     return options.run(options)
 
