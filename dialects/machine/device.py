@@ -434,11 +434,12 @@ def _load(name_or_path: str | Path) -> tuple[dict[str, Any], dict[str, Basis]]:
     name = str(raw.pop("name", name))
     table = _strip(raw, "", default, bases, found, where)
     units = _units(Device)
-    for path, basis in bases.items():
+    for path, basis in [*bases.items()]:
         parts = path.split(".")
         expected = units.get(f"types.*.{parts[-1]}" if parts[0] == "types" else path, "")
         if basis.unit and expected and basis.unit != expected:
             found.add("bad-device", f"{path} is in '{basis.unit}'", fix=f"give it in '{expected}'", location=where)
+        bases[path] = basis._replace(unit=basis.unit or expected)
     found.raise_if_any()
     return {**merged(base, table), "name": name}, bases
 

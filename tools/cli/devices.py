@@ -150,7 +150,7 @@ def _shown(row: dict[str, Any]) -> str:
         value = " ".join(
             "=".join(map(str, cast("Sequence[Any]", x))) if isinstance(x, list | tuple) else str(x) for x in parts
         )
-    elif row["unit"] == "B" and value >= 1024:
+    elif row["unit"] == "B" and isinstance(value, int) and value >= 1024:
         return size(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         for unit, limit, prefix in PREFIXES:
