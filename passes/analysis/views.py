@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from headrace.dialects.support.access import View, row_major
 from headrace.dialects.tensor.base import attributes_of, tt
@@ -30,7 +30,7 @@ def is_movement(op: Operation) -> bool:
 
 def producer(value: SSAValue) -> Operation | None:
     """The op that makes a value, or None for a block argument."""
-    return value.owner if isinstance(value.owner, Operation) else None
+    return value.op if type(value) is OpResult else None  # isinstance of an abstract class is slow
 
 
 def reshape_strides(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> tuple[int, ...] | None:

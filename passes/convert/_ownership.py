@@ -40,6 +40,7 @@ class Ownership:
         functions = [op for op in module.body.block.ops if isinstance(op, func.FuncOp) and op.body.blocks]
         self.functions = {f.sym_name.data: f for f in functions}
         self.calls: dict[str, list[func.CallOp]] = {}
+        self._placeable: dict[tuple[str, int], bool] = {}
         for function in functions:
             for op in function.body.block.ops:
                 if isinstance(op, func.CallOp):
@@ -133,8 +134,11 @@ class Ownership:
         if op is None or isinstance(op, WeightOp | ConstantOp) or is_movement(op) or is_row_write(op):
             return False
         if isinstance(op, func.CallOp):
-            inner = self._returned(op, value)
-            return inner is not None and (is_part(inner) or self.placeable(inner))
+            key = op.callee.string_value(), op.results.index(value)  # pyright: ignore[reportArgumentType]
+            if key not in self._placeable:
+                inner = self._returned(op, value)
+                self._placeable[key] = inner is not None and (is_part(inner) or self.placeable(inner))
+            return self._placeable[key]
         return True
 
     def _returned(self, call: func.CallOp, result: SSAValue) -> SSAValue | None:

@@ -200,10 +200,12 @@ class _Function:
                 for value in segment.end.operands:
                     self._outside(value)
                 self._add(self._copy(segment.end), segment.end)
+        kept = {id(op) for op in self.new}
         for op in reversed(self.ops):
             op.detach()
         for op in reversed(self.ops):
-            op.drop_all_references()
+            if id(op) not in kept:
+                op.drop_all_references()
         self.block.add_ops(self.new)
         self._settle_constants()
 
@@ -217,9 +219,8 @@ class _Function:
         if value not in self.mapped:
             op = producer(value)
             assert op is not None and is_movement(op), f"{self.name}: {op} is not available between sections"
-            for operand in op.operands:
-                self._outside(operand)
-            self._add(self._copy(op), op)
+            same = [self._outside(operand) is operand for operand in op.operands]
+            self._add(op if all(same) else self._copy(op), op)
         return self.mapped[value]
 
     def _copy(self, op: Operation) -> Operation:
