@@ -26,7 +26,8 @@ help:
 	@echo "make clean   remove environments and build output"
 
 demo: $(DEMO)/installed
-	$(DEMO)/bin/python examples/attention_demo.py
+	@$(DEMO)/bin/python examples/attention_demo.py
+	@echo; echo "next: $(DEMO)/bin/headrace plan model.onnx, or $(DEMO)/bin/headrace --help"
 
 test: check lit pytest
 
@@ -34,16 +35,18 @@ check: format-check lint repo docs-check types
 
 # A plain install: what a user gets. build/lib would carry deleted modules into the next wheel.
 $(DEMO)/installed: $(SOURCES)
-	test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
-	rm -rf build/lib build/bdist.*
-	$(DEMO)/bin/python -m pip install --quiet .
-	touch $@
+	@echo "installing Headrace and what it needs into $(DEMO)"
+	@test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
+	@rm -rf build/lib build/bdist.*
+	@$(DEMO)/bin/python -m pip install --quiet .
+	@touch $@
 
 # An editable install: what a developer gets.
 $(DEV)/installed: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(DEV)
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
-	touch $@
+	@echo "installing Headrace and the tools of its tests into $(DEV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(DEV)
+	@$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@
 
 format: $(DEV)/installed
 	$(BIN)/ruff format

@@ -168,6 +168,13 @@ def command(
     note = ""
     if all_ops or deviates.get("tensor"):
         first, note = run.first_op(arrays, reference, tolerance)
+    if not note and any(deviates.values()) and not deviates.get("tensor"):
+        note = (
+            "some pass or the runtime changes the numbers; to find the pass:\n"
+            f"  headrace compile {model} -o m.sn --dump-phases phases\n"
+            "  headrace-opt phases/0.import.mlir -p default --check-numbers --weights m.sn"
+            + (f" --inputs {inputs}" if inputs else "")
+        )
     if as_json:
         document = {
             "model": model,

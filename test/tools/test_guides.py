@@ -1,0 +1,65 @@
+"""The examples of docs/guides.md do what the guide says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import inproc
+import pytest
+
+from headrace.passes.infra import registry
+from headrace.tools import opt as driver
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "guides.md").read_text(encoding="utf-8")
+
+
+def block(before: str, language: str) -> str:
+    """The code block of a language that follows a line of the guide."""
+    found = re.search(rf"```{language}\n(.*?)^```", GUIDE[GUIDE.index(before) :], re.S | re.M)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture
+def the_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The pass of the guide, known to the driver."""
+    (tmp_path / "multiply_by_inverse.py").write_text(block("`passes/tensor/multiply_by_inverse.py`:", "python"))
+    package = "headrace_guide"
+    module = ModuleType(package)
+    module.__path__ = [str(tmp_path)]
+    monkeypatch.setitem(sys.modules, package, module)
+    known = {**registry.available(), **registry.passes_in(tmp_path, package)}
+    assert "multiply-by-inverse" in known
+    monkeypatch.setattr(registry, "available", lambda: known)
+    monkeypatch.setattr(driver, "available", lambda: known)
+
+
+@pytest.mark.usefixtures("the_pass")
+def test_the_pass_and_its_test(tmp_path: Path) -> None:
+    path = tmp_path / "multiply_by_inverse.mlir"
+    path.write_text(block("`test/passes/tensor/multiply_by_inverse.mlir`:", "mlir"))
+    lines = inproc.run_lines(path)
+    assert len(lines) == 2
+    for line in lines:
+        code, shown = inproc.run_line(line)
+        assert code == 0, shown
+        assert inproc.run_line(re.sub(r"-p \S+", "", line))[0] != 0, f"passes without its pass: {line}"
+
+
+def test_files_and_flags_that_it_names_are_there() -> None:
+    for name in set(re.findall(r"`((?:dialects|passes|frontends|runtime|test|docs)/[\w./]+?\.(?:py|md|mlir))`", GUIDE)):
+        assert (ROOT / name).exists() or "multiply_by_inverse" in name, name
+    flags = set(re.findall(r"--[a-z][a-z-]+", GUIDE))
+    texts = "".join(p.read_text() for p in (ROOT / "tools").rglob("*.py")) + "--check-prefixes --fix"
+    assert [flag for flag in flags if flag not in texts] == []
+
+
+def test_commands_parse() -> None:
+    """The lines that call the driver have flags that it knows."""
+    for text in re.findall(r"^headrace-opt .*", GUIDE, re.M):
+        driver.arguments().parse_args(shlex.split(text.partition("  #")[0])[1:])
