@@ -10,6 +10,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from headrace.dialects.support.dtypes import highest
 from headrace.dialects.tensor.base import attributes_of, tt
 from headrace.dialects.tensor.decompositions import Emit
 from headrace.passes.infra.base import Pass
@@ -63,9 +64,15 @@ def _linearize(block: Block) -> bool:
     return changed
 
 
-def _positive(e: Emit, index: SSAValue, size: int) -> SSAValue:
-    zero, length = e.scalar(0, tt(index).dtype), e.scalar(size, tt(index).dtype)
-    return e.select(e.less(index, zero), e.add(index, length), index)
+def _term(e: Emit, index: SSAValue, size: int, step: int, rows: int) -> SSAValue:
+    """What an index into a dim adds to the row number: `step` for each, counted from the front; so much that there is no
+    such row where the index is out of range, which the scatter then reports. `rows` is how many there are."""
+    dtype = tt(index).dtype
+    zero, length = e.scalar(0, dtype), e.scalar(size, dtype)
+    index = e.select(e.less(index, zero), e.add(index, length), index)
+    outside = e.or_(e.less(index, zero), e.greater_equal(index, length))
+    index = e.select(outside, e.scalar(-(-rows // step), dtype), index)
+    return index if step == 1 else e.mul(index, e.scalar(step, dtype))
 
 
 def _write(e: Emit, op: Operation, row: SSAValue, rows: int, rest: tuple[int, ...]) -> SSAValue:
@@ -76,30 +83,42 @@ def _write(e: Emit, op: Operation, row: SSAValue, rows: int, rest: tuple[int, ..
     return e.reshape(made, shape=tt(data).shape)
 
 
+def _wide(e: Emit, index: SSAValue, rows: int) -> SSAValue:
+    """The indices in a type that holds row numbers, and what `_term` makes of two of them."""
+    return index if 2 * rows <= highest(tt(index).dtype) else e.cast(index, to="i64")
+
+
 def _tuples(op: Operation, e: Emit) -> SSAValue:
     shape, (*lead, depth) = tt(op.operands[0]).shape, tt(op.operands[1]).shape
     count = prod(lead)
-    indices = e.reshape(op.operands[1], shape=(count, depth))
+    rows = prod(shape[:depth])
+    indices = e.reshape(_wide(e, op.operands[1], rows), shape=(count, depth))
+    if depth == 1:  # the scatter itself counts from the end, and knows what is out of range
+        return _write(e, op, indices, rows, shape[1:])
     row: SSAValue | None = None
     for j in range(depth):
         one = e.slice(indices, starts=(0, j), stops=(count, j + 1), steps=(1, 1))
-        one = _positive(e, e.reshape(one, shape=(count,)), shape[j])
-        step = prod(shape[j + 1 : depth])
-        term = one if step == 1 else e.mul(one, e.scalar(step, tt(one).dtype))
+        term = _term(e, e.reshape(one, shape=(count,)), shape[j], prod(shape[j + 1 : depth]), rows)
         row = term if row is None else e.add(row, term)
     assert row is not None, "verified: an index tuple has at least one index"
-    return _write(e, op, row, prod(shape[:depth]), shape[depth:])
+    return _write(e, op, row, rows, shape[depth:])
 
 
 def _elements(op: Operation, e: Emit) -> SSAValue:
-    type, index = tt(op.operands[0]), tt(op.operands[1])
+    type = tt(op.operands[0])
     axis: int = attributes_of(op)["axis"] % len(type.shape)
-    row = _positive(e, op.operands[1], type.shape[axis])
+    along = _wide(e, op.operands[1], type.elements)
+    index = tt(along)
+    if len(type.shape) == 1:
+        return _write(e, op, along, type.elements, ())
     total: SSAValue | None = None
-    for d in range(len(type.shape)):
-        at = row if d == axis else e.iota(shape=index.shape, dtype=index.dtype, axis=d)
+    for d, size in enumerate(type.shape):
         step = prod(type.shape[d + 1 :])
-        term = at if step == 1 else e.mul(at, e.scalar(step, index.dtype))
+        if d == axis:
+            term = _term(e, along, size, step, type.elements)
+        else:
+            at = e.iota(shape=index.shape, dtype=index.dtype, axis=d)
+            term = at if step == 1 else e.mul(at, e.scalar(step, index.dtype))
         total = term if total is None else e.add(total, term)
     assert total is not None, "verified: an axis needs a dim"
     return _write(e, op, e.reshape(total, shape=(index.elements,)), type.elements, ())

@@ -23,3 +23,36 @@ func.func @elements(%c: tensor<2x8x4xf32>, %i: tensor<2x1x4xi64>, %u: tensor<2x1
   %0 = tensor.scatter_elements %c, %i, %u {axis = 1 : i64} : tensor<2x8x4xf32>, tensor<2x1x4xi64>, tensor<2x1x4xf32> -> tensor<2x8x4xf32>
   func.return %0 : tensor<2x8x4xf32>
 }
+
+// -----
+
+// An index out of its own dim must not become a row of another: it becomes a row that there is not.
+
+// CHECK-LABEL: @checked
+// CHECK: [[ONE:%.*]] = tensor.select
+// CHECK: [[LOW:%.*]] = tensor.less [[ONE]], %{{.*}}
+// CHECK: [[HIGH:%.*]] = tensor.greater_equal [[ONE]], %{{.*}}
+// CHECK: [[OUT:%.*]] = tensor.or [[LOW]], [[HIGH]]
+// CHECK: [[NONE:%.*]] = tensor.constant dense<2> : tensor<i64>
+// CHECK: tensor.select [[OUT]], [[NONE]], [[ONE]]
+func.func @checked(%c: tensor<2x8x4xf32>, %i: tensor<3x2xi64>, %u: tensor<3x4xf32>) -> tensor<2x8x4xf32> {
+  %0 = tensor.scatter_nd %c, %i, %u : tensor<2x8x4xf32>, tensor<3x2xi64>, tensor<3x4xf32> -> tensor<2x8x4xf32>
+  func.return %0 : tensor<2x8x4xf32>
+}
+
+// -----
+
+// Row numbers beyond what the indices' type holds are computed in a wider one; with one dim they are the indices.
+
+// CHECK-LABEL: @wide
+// CHECK: tensor.cast %i {to = "i64"}
+// CHECK-LABEL: @one
+// CHECK-NOT: tensor.select
+func.func @wide(%c: tensor<65536x65536xf32>, %i: tensor<3x2xi32>, %u: tensor<3xf32>) -> tensor<65536x65536xf32> {
+  %0 = tensor.scatter_nd %c, %i, %u : tensor<65536x65536xf32>, tensor<3x2xi32>, tensor<3xf32> -> tensor<65536x65536xf32>
+  func.return %0 : tensor<65536x65536xf32>
+}
+func.func @one(%c: tensor<64xf32>, %i: tensor<3xi32>, %u: tensor<3xf32>) -> tensor<64xf32> {
+  %0 = tensor.scatter_elements %c, %i, %u {axis = 0 : i64} : tensor<64xf32>, tensor<3xi32>, tensor<3xf32> -> tensor<64xf32>
+  func.return %0 : tensor<64xf32>
+}
