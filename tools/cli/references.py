@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -93,14 +94,13 @@ def _onnx(model: str, inputs: Mapping[str, Array], names: list[str]) -> list[Arr
 
 
 def _onnxruntime(model: str, inputs: Mapping[str, Array], names: list[str]) -> list[Array]:
-    import onnxruntime  # pyright: ignore[reportMissingImports]
-
-    options: Any = onnxruntime.SessionOptions()  # pyright: ignore
+    onnxruntime: Any = import_module("onnxruntime")  # need not be installed, so no checker knows its types
+    options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     provider = ["CPUExecutionProvider"]
-    session: Any = onnxruntime.InferenceSession(model, options, providers=provider)  # pyright: ignore
+    session = onnxruntime.InferenceSession(model, options, providers=provider)
     if not set(names) <= {one.name for one in session.get_outputs()}:
-        session = onnxruntime.InferenceSession(_with_outputs(model, names), options, providers=provider)  # pyright: ignore
+        session = onnxruntime.InferenceSession(_with_outputs(model, names), options, providers=provider)
     return session.run(names, dict(inputs))
 
 
