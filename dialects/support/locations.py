@@ -30,7 +30,7 @@ NOTHING = NoneAttr()
 
 def named(name: str) -> Location:
     """The location of a named model node."""
-    return fitting(NameLoc, desc=StringAttr(name), location=NOTHING)
+    return fitting(NameLoc, desc=fitting(StringAttr, data=name), location=NOTHING)
 
 
 def file_line(path: str, line: int, column: int = 0) -> Location:

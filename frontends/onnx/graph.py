@@ -270,6 +270,8 @@ def _inline(call: NodeSpec, functions: Mapping[tuple[str, str], Any], nodes: lis
 def ordered(nodes: list[NodeSpec], given: Collection[str], outputs: Sequence[str], errors: Collector) -> list[NodeSpec]:
     """The nodes in dependency order (the model's, when it is one); `given` names are there from the start. Adds names
     made twice, operands that nothing makes and cycles to `errors`."""
+    if _is_ordered(nodes, given, outputs):
+        return nodes
     made: dict[str, int] = dict.fromkeys(given, -1)
     for index, node in enumerate(nodes):
         for name in node.outputs:
@@ -279,20 +281,30 @@ def ordered(nodes: list[NodeSpec], given: Collection[str], outputs: Sequence[str
                 )
             elif name:
                 made[name] = index
-    in_order = True
-    for index, node in enumerate(nodes):
+    for node in nodes:
         for name in node.needs():
-            maker = made.get(name)
-            if maker is None:
+            if name not in made:
                 errors.add(
                     "dangling-input", f"nothing makes '{name}', an operand of {node.op_type}", location=node.name
                 )
-            elif maker >= index:
-                in_order = False
     for name in outputs:
         if name not in made:
             errors.add("dangling-output", f"nothing makes the output '{name}'", fix=nearest(name, made), location=name)
-    return nodes if in_order else _sorted(nodes, made, errors)
+    return _sorted(nodes, made, errors)
+
+
+def _is_ordered(nodes: Iterable[NodeSpec], given: Iterable[str], outputs: Iterable[str]) -> bool:
+    """Whether every value is made once, and before it is needed."""
+    made = set(given)
+    for node in nodes:
+        if not made.issuperset(node.needs()):
+            return False
+        for name in node.outputs:
+            if name in made:
+                return False
+            if name:
+                made.add(name)
+    return made.issuperset(outputs)
 
 
 def _sorted(nodes: list[NodeSpec], made: Mapping[str, int], errors: Collector) -> list[NodeSpec]:

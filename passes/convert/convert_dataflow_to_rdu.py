@@ -49,6 +49,5 @@ class ConvertDataflowToRduPass(Pass):
         used = {launch.config.string_value() for launch in program.launches}
         top.insert_ops_before([c for c in configs if c.sym_name.data in used] + [program], functions[0])
         for f in functions:
-            f.detach()
-            f.erase()
+            f.detach()  # nothing that stays uses a value of theirs
         return True
