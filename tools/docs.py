@@ -96,6 +96,10 @@ def _trait(trait: Any) -> str:
 def _named(name: str, definition: Any) -> str:
     if isinstance(definition, OptionalDef):
         return name + "?"
+    default = getattr(definition, "default_value", None)
+    if default is not None:
+        number = re.fullmatch(r"(\S+) : [if]\d+", str(default))
+        return f"{name} = {float(number[1]):g}" if number else f"{name} = {default}"
     return name + "…" if isinstance(definition, VariadicDef) else name
 
 
