@@ -182,6 +182,13 @@ class Executable:
 
     def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """The array of every input."""
+        if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise CompileError(
+                "bad-input",
+                f"inputs are given as {type(inputs).__name__}",
+                why="they are arrays by name",
+                fix=f"give a dictionary with {', '.join(self._inputs) or 'nothing in it'}",
+            )
         found = Collector()
         arrays: dict[str, Array] = {}
         for name, view in self._inputs.items():
@@ -189,7 +196,12 @@ class Executable:
                 found.add("bad-input", f"input '{name}' of {_type(view)} is missing")
                 continue
             given = inputs[name]
-            array = cast("Array", np.asarray(given))
+            try:
+                array = cast("Array", np.asarray(given))
+            except ValueError:  # rows of different lengths, say
+                why = f"NumPy makes none of this {type(given).__name__}"
+                found.add("bad-input", f"input '{name}' is no array", why=why, fix=f"give {_type(view)}")
+                continue
             plain = not isinstance(given, np.ndarray | np.generic)  # a list, say: it has no type of its own
             if plain and np.can_cast(array.dtype, view.dtype, "same_kind"):
                 array = array.astype(view.dtype)
@@ -202,7 +214,7 @@ class Executable:
             if name in self._states:
                 found.add("bad-input", f"'{name}' is state that lives in the executable", fix="set it with reset()")
             elif name not in self._inputs:
-                found.add("bad-input", f"no input '{name}'", fix=nearest(name, self._inputs))
+                found.add("bad-input", f"no input '{name}'", fix=nearest(str(name), self._inputs))
         found.raise_if_any()
         return arrays
 

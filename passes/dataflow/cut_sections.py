@@ -114,20 +114,23 @@ class _Cutter:
         """Give every store that is free to move to the first group with address generators left, not before what it
         stores is made, or to a new one when none has; the number of groups then."""
         used = self.transfers(count)
+        have = self.device.count("agcu")
         for op in self.free:
-            first = max(0, *map(self.home, op.ins))
-            for group in range(first, len(used) + 1):
-                takes = {op.tensor, *(v for v in op.ins if self.home(v) != group)}
-                if group == len(used):
-                    used.append(set())
-                if not used[group] or len(used[group] | takes) <= self.device.count("agcu"):
-                    break
+            group = max(0, *map(self.home, op.ins))
+            while group < len(used) and used[group] and len(used[group] | self._takes(op, group)) > have:
+                group += 1
+            if group == len(used):
+                used.append(set())
             self.free[op] = group
-            used[group] |= takes
+            used[group] |= self._takes(op, group)
             for made in op.ins:
                 if 0 <= self.home(made) != group:
                     used[self.home(made)].add(made)
         return len(used)
+
+    def _takes(self, store: StoreOp, group: int) -> set[SSAValue]:
+        """What a store moves through address generators of a group."""
+        return {store.tensor, *(v for v in store.ins if self.home(v) != group)}
 
     def transfers(self, count: int) -> list[set[SSAValue]]:
         """What each group moves through address generators: loads, and stores of results and of what later groups need,
@@ -165,9 +168,9 @@ class _Cutter:
         results that come from several groups are stored apart from them."""
         have = self.device.count("agcu")
         whole = self.budget
-        for free in (_loaded, lambda _: True):
-            stores = [op for op in self.ops if isinstance(op, StoreOp)]
-            self.free = {op: 0 for op in stores if all(map(free, op.ins))}
+        stores = [op for op in self.ops if isinstance(op, StoreOp)]
+        for free in ([op for op in stores if all(map(_loaded, op.ins))], stores):
+            self.free = dict.fromkeys(free, 0)
             self.budget = whole
             while True:
                 count = self.assign()

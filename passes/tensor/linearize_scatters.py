@@ -65,8 +65,8 @@ def _linearize(block: Block) -> bool:
 
 
 def _term(e: Emit, index: SSAValue, size: int, step: int, rows: int) -> SSAValue:
-    """What an index into a dim adds to the row number: `step` for each, counted from the front; so much that there is no
-    such row where the index is out of range, which the scatter then reports. `rows` is how many there are."""
+    """What an index into a dim adds to the row number: `step` for each, counted from the front; so much that there is
+    no such row where the index is out of range, which the scatter then reports. `rows` is how many there are."""
     dtype = tt(index).dtype
     zero, length = e.scalar(0, dtype), e.scalar(size, dtype)
     index = e.select(e.less(index, zero), e.add(index, length), index)

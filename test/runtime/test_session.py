@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from programs import CASES, Case, cache, ffn
 from headrace.backend.writer import write_artifact
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.runtime import session
-from headrace.runtime.session import Executable, Runtime, load
+from headrace.runtime.session import LARGE, Executable, Runtime, load
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def executable(case: Case, *, literal: bool = False) -> Executable:
@@ -50,6 +53,56 @@ def test_all_wrong_inputs_are_listed() -> None:
     ]
     with pytest.raises(CompileError, match=r"input 'z' of f32.* is missing"):
         exe({"x": case.inputs["x"]})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        (None, "inputs are given as NoneType"),
+        ([1.0], "inputs are given as list"),
+        ({"x": [[1.0], [2.0, 3.0]]}, "input 'x' is no array"),
+        ({"x": "text"}, "input 'x' is <U4\\[\\], expected f32\\[6, 5\\]"),
+        ({"x": np.zeros((6, 5), ">f4")}, "input 'x' is >f4\\[6, 5\\], expected f32\\[6, 5\\]"),
+        ({"x": None}, "input 'x' is object\\[\\]"),
+        ({1: np.zeros(3)}, "no input '1'"),
+    ],
+)
+def test_what_is_no_input_is_told(inputs: Any, told: str) -> None:
+    with pytest.raises(CompileError, match=told):
+        executable(CASES["concat"]())(inputs)
+
+
+def odd(array: Array, kind: str) -> Any:
+    """The same numbers, lying in memory in an odd way."""
+    match kind:
+        case "fortran":
+            return np.asfortranarray(array)
+        case "backwards":
+            return array[..., ::-1].copy()[..., ::-1]
+        case "gaps":
+            return np.repeat(array, 2, axis=-1)[..., ::2]
+        case "unaligned":
+            found = np.ndarray(array.shape, array.dtype, bytearray(array.nbytes + 1), 1)
+            found[...] = array
+            return found
+        case "masked":
+            return np.ma.masked_array(array, array > 0)
+        case _:
+            found = array.copy()
+            found.flags.writeable = False
+            return found
+
+
+@pytest.mark.parametrize("kind", ["fortran", "backwards", "gaps", "unaligned", "masked", "read only"])
+@pytest.mark.parametrize("large", [1, LARGE])
+def test_inputs_may_lie_anyhow(kind: str, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "LARGE", large)
+    case = CASES["concat"]()
+    exe = executable(case)
+    plain = exe(case.inputs)["y"]
+    for _ in range(3):
+        found = exe({name: odd(array, kind) for name, array in case.inputs.items()})
+        np.testing.assert_array_equal(found["y"], plain)
 
 
 def test_lists_are_taken_as_arrays() -> None:
