@@ -183,7 +183,7 @@ def swapped_flows(program: Program, number: int, config: Config) -> Iterator[tup
     for i in range(1, len(config.flows)):
         one, other = config.flows[i - 1 : i + 1]
         if one.dst != other.dst:
-            changed = {
+            changed: dict[int, Flow | None] = {
                 i - 1: replace(one, dst=other.dst, dst_port=other.dst_port),
                 i: replace(other, dst=one.dst, dst_port=one.dst_port),
             }

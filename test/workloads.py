@@ -248,8 +248,8 @@ class _Trace:
     def gelu_tanh(self, x: str) -> str:
         """The gelu with tanh, in primitives."""
         cube = self("Mul", x, self("Mul", x, x))
-        inner = self("Add", x, self("Mul", self.number(np.float32(0.044714998)), cube))
-        tanh = self("Tanh", self("Mul", self.number(np.float32(0.7978845834732056)), inner))
+        inner = self("Add", x, self("Mul", self.number(0.044714998453855515), cube))
+        tanh = self("Tanh", self("Mul", self.number(0.7978845834732056), inner))
         product = self("Mul", x, self("Add", self.number(1), tanh))
         return self("Mul", self.number(0.5), product)
 
@@ -309,7 +309,7 @@ def _export_llama(t: _Trace) -> onnx.ModelProto:
 
     def rms(x: str, scale: str) -> str:
         square = t("ReduceMean", t("Pow", x, t.number(2)), axes=[-1], keepdims=1)
-        root = t("Sqrt", t("Add", square, t.number(np.float32(1e-6))))
+        root = t("Sqrt", t("Add", square, t.number(1e-6)))
         return t("Mul", t("Mul", x, t("Div", t.number(1), root)), scale)
 
     def rope(x: str) -> str:
@@ -350,11 +350,17 @@ def _blocks(params: Params) -> list[bool]:
 def _export_cnn(t: _Trace) -> onnx.ModelProto:
     def conv(x: str, key: str, stride: int, pad: int) -> str:
         size = t.weights[f"{key}w"].shape[2:]
-        attributes = {"dilations": [1, 1], "group": 1, "kernel_shape": size}
+        attributes: dict[str, Any] = {"dilations": [1, 1], "group": 1, "kernel_shape": size}
         return t("Conv", x, f"{key}w", f"{key}b", **attributes, pads=[pad] * 4, strides=[stride] * 2)
 
     x = t("Relu", conv("x", "stem", 2, 3))
-    window = {"ceil_mode": 0, "dilations": [1, 1], "kernel_shape": [3, 3], "pads": [1] * 4, "strides": [2, 2]}
+    window: dict[str, Any] = {
+        "ceil_mode": 0,
+        "dilations": [1, 1],
+        "kernel_shape": [3, 3],
+        "pads": [1] * 4,
+        "strides": [2, 2],
+    }
     x = t("MaxPool", x, **window)
     for i, halved in enumerate(_blocks(t.weights)):
         y = conv(t("Relu", conv(x, f"l{i}a", 1 + halved, 1)), f"l{i}b", 1, 1)
@@ -441,8 +447,8 @@ def _softmax(x: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    erf = np.frompyfunc(math.erf, 1, 1)(x * 0.5**0.5).astype(np.float64)
-    return x * 0.5 * (1 + erf)
+    erf = np.fromiter(map(math.erf, (x * 0.5**0.5).flat), np.float64, x.size)
+    return x * 0.5 * (1 + erf.reshape(x.shape))
 
 
 def _gelu_tanh(x: Array) -> Array:
