@@ -194,7 +194,7 @@ class _Flat:
         image = np.zeros((2 * size + 1, 2 * size + 1), np.int64)
         span = slice(int(self.first[friend]), int(self.first[friend + 1]))
         np.add.at(image, (u[span], v[span]), 1)
-        image = image.cumsum(0).cumsum(1)
+        image, wide = image.cumsum(0).cumsum(1).ravel(), image.shape[1]
         span = slice(int(self.first[kind]), int(self.first[kind + 1]))
         u, v = u[span], v[span]
         count = int(min(self.degree.max(initial=0), self.first[friend + 1] - self.first[friend])) + 1
@@ -203,7 +203,9 @@ class _Flat:
         for distance in range(size + 1):
             top, bottom = np.maximum(u - distance - 1, 0), np.minimum(u + distance, 2 * size)
             left, right = np.maximum(v - distance - 1, 0), np.minimum(v + distance, 2 * size)
-            inside = image[bottom, right] - image[top, right] - image[bottom, left] + image[top, left]
+            low, high = top * wide, bottom * wide
+            inside = image.take(high + right) - image.take(low + right) - image.take(high + left)
+            inside += image.take(low + left)
             most = int(inside.max(initial=0)) - (kind == friend)
             found[reached:most] = distance
             reached = max(reached, most)
@@ -444,11 +446,13 @@ def _anneal(flat: _Flat, at: Ints, seed: int, moves: int) -> tuple[Ints, int]:
         edge = flat.begin[unit] + (rng.random(batch) * flat.degree[unit]).astype(np.int64)
         friend = at[flat.to[edge]]
         jitter = rng.integers(-reach, reach + 1, (2, batch))
-        goal_x = np.clip(flat.x[friend] + jitter[0], 0, flat.columns - 1)
-        goal_y = np.clip(flat.y[friend] + jitter[1], 0, flat.rows - 1)
+        goal_x = np.minimum(np.maximum(flat.x[friend] + jitter[0], 0), flat.columns - 1)
+        goal_y = np.minimum(np.maximum(flat.y[friend] + jitter[1], 0), flat.rows - 1)
         source, target = at[unit], flat.near[flat.kind[unit], goal_x, goal_y]
         other = owner[target]
-        gain = _gain(flat, at, unit, source, target, other) + _gain(flat, at, other, target, source, unit)
+        both, sites = np.concatenate([unit, other, unit]), np.concatenate([source, target, source])
+        gains = _gain(flat, at, both[: 2 * batch], sites[: 2 * batch], sites[batch:], both[batch:])
+        gain = gains[:batch] + gains[batch:]
         accept = (gain < heat * -np.log(rng.random(batch))) & (source != target)
         chosen = np.flatnonzero(accept)
         if not len(chosen):
@@ -464,10 +468,10 @@ def _anneal(flat: _Flat, at: Ints, seed: int, moves: int) -> tuple[Ints, int]:
         mover[unit[chosen]] = chosen
         mover[other[chosen]] = chosen
         mover[-1] = nobody
-        alone = _earliest(flat, mover, unit[chosen], chosen) & _earliest(flat, mover, other[chosen], chosen)
-        mover[unit[chosen]] = nobody
-        mover[other[chosen]] = nobody
-        chosen = chosen[alone]
+        moved = np.concatenate([unit[chosen], other[chosen]])
+        first_of_all = _earliest(flat, mover, moved, np.concatenate([chosen, chosen]))
+        mover[moved] = nobody
+        chosen = chosen[first_of_all[: len(chosen)] & first_of_all[len(chosen) :]]
         moving, swapped = unit[chosen], other[chosen]
         owner[source[chosen]] = swapped
         owner[target[chosen]] = moving
@@ -483,27 +487,27 @@ def _anneal(flat: _Flat, at: Ints, seed: int, moves: int) -> tuple[Ints, int]:
 
 def _spread(flat: _Flat, units: Ints) -> tuple[Ints, Ints]:
     """Positions in the neighbour lists of all `units` (-1 has none), and which entry of `units` each belongs to."""
-    count = np.where(units >= 0, flat.degree[units], 0)
-    owner = np.repeat(np.arange(len(units)), count)
-    start = flat.begin[units] - np.concatenate([[0], np.cumsum(count)[:-1]])
-    return start[owner] + np.arange(len(owner)), owner
+    count = flat.degree.take(units) * (units >= 0)
+    owner = np.arange(len(units)).repeat(count)
+    start = flat.begin.take(units) - (count.cumsum() - count)
+    return start.take(owner) + np.arange(len(owner)), owner
 
 
 def _gain(flat: _Flat, at: Ints, units: Ints, old: Ints, new: Ints, partner: Ints) -> Floats:
     """Change of cost when each unit moves from `old` to `new`, edges to its swap partner apart."""
     where, owner = _spread(flat, units)
-    friend = flat.to[where]
-    fx, fy = flat.x[at[friend]], flat.y[at[friend]]
-    o, n = old[owner], new[owner]
-    farther = np.abs(flat.x[n] - fx) + np.abs(flat.y[n] - fy) - np.abs(flat.x[o] - fx) - np.abs(flat.y[o] - fy)
-    change = np.where(friend == partner[owner], 0.0, farther * flat.to_weight[where])
-    return np.bincount(owner, change, len(units)).astype(np.float64)
+    friend = flat.to.take(where)
+    there, o, n = at.take(friend), old.take(owner), new.take(owner)
+    fx, fy = flat.x.take(there), flat.y.take(there)
+    farther = abs(flat.x.take(n) - fx) + abs(flat.y.take(n) - fy) - abs(flat.x.take(o) - fx) - abs(flat.y.take(o) - fy)
+    change = farther * flat.to_weight.take(where) * (friend != partner.take(owner))
+    return np.bincount(owner, change, len(units)).astype(np.float64, copy=False)
 
 
 def _earliest(flat: _Flat, mover: Ints, units: Ints, index: Ints) -> npt.NDArray[np.bool_]:
     """Whether no neighbour of each unit belongs to an earlier move than the unit's own."""
     where, owner = _spread(flat, units)
-    late = mover[flat.to[where]] < index[owner]
+    late = mover.take(flat.to.take(where)) < index.take(owner)
     return np.bincount(owner, late, len(units)) == 0
 
 
