@@ -26,9 +26,9 @@ from headrace.dialects.tensor.shapes import TT, ShapeError
 from headrace.frontends.base import Coverage, CoverageRow, ImportResult, OperandTypes, Port, bind_dims, check_states
 from headrace.frontends.onnx import ops
 from headrace.frontends.onnx.graph import STANDARD, Graph, NodeSpec, Source, expand, ordered, read
-from headrace.frontends.onnx.node import Builder, Node, Refused, Value, located
+from headrace.frontends.onnx.node import TENSOR, Builder, Node, Refused, Value, located
 from headrace.frontends.onnx.ops.refused import REASONS
-from headrace.frontends.onnx.tensors import ExternalFiles, tensor_ref
+from headrace.frontends.onnx.tensors import NO_FILES, tensor_ref
 
 Values = MutableMapping[str, "Value | None"]  # None: its node was refused
 
@@ -164,6 +164,11 @@ class _Run:
         """Import nodes; their results go to `values`."""
         table = ops.table()
         for spec in nodes:
+            constant = _constant(spec)
+            if constant is not None:
+                self.coverage.add(spec.op_type, spec.name, "supported")
+                values[constant.name] = constant
+                continue
             operands = tuple([values.get(name) if name else None for name in spec.inputs])
             types = tuple([x and x.type for x in operands])
             reason = _unsupported(spec)
@@ -222,7 +227,7 @@ class _Run:
         prefix = f"{node.name}/"
         inner: Values = ChainMap({}, values)
         for proto in graph.initializer:
-            ref = tensor_ref(proto, None, ExternalFiles(None))
+            ref = tensor_ref(proto, None, NO_FILES)
             name = prefix + proto.name
             inner[proto.name] = Value(name, ref.type, named(name), ref=ref, parameter=True)
         problems = Collector()
@@ -231,6 +236,21 @@ class _Run:
         problems.raise_if_any()
         self.nodes(nodes, inner)
         return [inner.get(name) for name in outputs]
+
+
+def _constant(spec: NodeSpec) -> Value | None:
+    """What a `Constant` gives that is nothing but a tensor, as most are: every third node of a model may be one, and
+    they need no `Node`. None for anything else, and for one that is not well-formed."""
+    if spec.kind != "Constant" or spec.domain not in STANDARD or len(spec.attributes) != 1 or len(spec.outputs) != 1:
+        return None
+    attribute = spec.attributes.get("value")
+    if attribute is None or attribute.type != TENSOR or not spec.outputs[0]:
+        return None
+    try:
+        ref = tensor_ref(attribute.t, None, NO_FILES)
+    except CompileError:
+        return None
+    return Value(spec.outputs[0], ref.type, named(spec.name), ref=ref)
 
 
 def _finish(

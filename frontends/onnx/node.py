@@ -20,7 +20,7 @@ from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor import op_class, shapes, storage
 from headrace.dialects.tensor.base import create, from_attribute, tt
 from headrace.dialects.tensor.shapes import TT, ShapeError
-from headrace.frontends.onnx.tensors import ExternalFiles, TensorRef, dtype_of, tensor_ref
+from headrace.frontends.onnx.tensors import NO_FILES, TensorRef, dtype_of, tensor_ref
 
 if TYPE_CHECKING:
     import numpy as np
@@ -276,7 +276,7 @@ class Node:
         """The elements of an integer operand that must be known while importing (a shape, axes, pads …)."""
         if dtypes.is_float(value.dtype):
             raise Refused(f"its {what} is a {value.dtype} tensor, not integers", code="bad-node")
-        return tuple(int(x) for x in self.array(value, what).reshape(-1))
+        return tuple(map(int, self.array(value, what).reshape(-1).tolist()))
 
     def one_int(self, value: Value, what: str) -> int:
         """The only element of an integer operand that must be known while importing."""
@@ -348,7 +348,7 @@ class Node:
     def tensor(self, name: str) -> TensorRef:
         """A tensor attribute."""
         proto = self._attribute(name, TENSOR, "t", REQUIRED)
-        return tensor_ref(proto, None, ExternalFiles(None))
+        return tensor_ref(proto, None, NO_FILES)
 
     def graph(self, name: str) -> Any:
         """A graph attribute."""

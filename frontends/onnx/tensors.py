@@ -164,6 +164,10 @@ def _external(name: str, location: str, why: str, fix: str = "", *, missing: boo
     )
 
 
+NO_FILES = ExternalFiles(None)
+"""For tensors that are part of a graph."""
+
+
 def tensor_ref(proto: Any, span: Span | None, files: ExternalFiles, *, shape_only: bool = False) -> TensorRef:
     """A checked reference to a TensorProto (whose big payload may have been cut out as `span`).
 
