@@ -57,12 +57,22 @@ def leaves(location: Location) -> list[Location]:
 
 def fuse(locations: Iterable[Location]) -> Location:
     """One location for an op that replaces several: their distinct known locations in order."""
-    found = dict.fromkeys(leaf for location in locations for leaf in leaves(location))
+    found: dict[str | Location, Location] = {}
+    for location in locations:
+        for leaf in leaves(location):
+            found.setdefault(_identity(leaf), leaf)
     if not found:
         return UnknownLoc()
     if len(found) == 1:
-        return next(iter(found))
-    return fitting(FusedLoc, locations=ArrayAttr(tuple(found)), metadata=NOTHING)  # a list would have no hash
+        return next(iter(found.values()))
+    return fitting(FusedLoc, locations=ArrayAttr(tuple(found.values())), metadata=NOTHING)  # a list would have no hash
+
+
+def _identity(leaf: Location) -> str | Location:
+    """Equal for equal locations: the name of one that has nothing but a name, as hashing an attribute is slow."""
+    if type(leaf) is NameLoc and type(leaf.location) is NoneAttr:
+        return leaf.desc.data
+    return leaf
 
 
 def call_site(callee: Location, caller: Location) -> Location:

@@ -85,11 +85,11 @@ class LocatingRewriter(PatternRewriter):
 
 def stamp(op: Operation, location: LocationAttr) -> None:
     """Give `op` and the ops inside it `location` where they have none."""
-    if isinstance(op.location, UnknownLoc):
+    if not locations.is_known(op.location):
         op.location = location
     if op.regions:
         for inner in op.walk():
-            if isinstance(inner.location, UnknownLoc):
+            if not locations.is_known(inner.location):
                 inner.location = location
 
 
