@@ -86,7 +86,7 @@ def test_truncated(folder: Path) -> None:
 def test_another_kind_of_file(folder: Path) -> None:
     path = folder / "model.pb"
     path.write_bytes(b"x")
-    refused_compile(path, says=("unknown-format", ".pb", "fix: export the model to ONNX"))
+    refused_compile(path, says=("unknown-format", ".pb", "fix: give a file of kind .onnx"))
 
 
 def test_cycle(folder: Path) -> None:
