@@ -53,21 +53,21 @@ def write_artifact(
     """
     path = Path(path)
     tables: dict[str, Array] = dict(zip((PROGRAM, TABLES), table.encode(program), strict=True))
-    arrays = _weights(program, weights)
+    held = _weights(program, weights)
     header: dict[str, Any] = {}
     at = 0
     types = {PROGRAM: TT(tables[PROGRAM].shape, "ui8"), TABLES: TT(tables[TABLES].shape, "i32")}
-    for name, type in {**types, **arrays}.items():
+    for name, type in (types | {key: type for key, (type, _) in held.items()}).items():
         end = at + type.elements * dtypes.byte_size(type.dtype)
         header[name] = {"data_offsets": [at, end], "dtype": NAMES[type.dtype], "shape": list(type.shape)}
         at = end
     metadata = _manifest(program, compiler, manifest or {})
     digests: dict[str, Any] = {name: hashlib.sha256(array.data).hexdigest() for name, array in tables.items()}
     digests["header"] = header_digest(metadata, header)
-    digests["weights"] = dict.fromkeys(arrays, "0" * 64)
+    digests["weights"] = dict.fromkeys(held, "0" * 64)
     digests["all"] = "0" * 64
     try:
-        _stream(path, header, metadata, digests, tables, list(arrays), weights)
+        _stream(path, header, metadata, digests, tables, {key: array for key, (_, array) in held.items()})
     except OSError as error:
         raise CompileError("cannot-write", f"{path}: {error.strerror}") from None
 
@@ -78,8 +78,7 @@ def _stream(
     metadata: dict[str, str],
     digests: dict[str, Any],
     tables: Mapping[str, Array],
-    keys: list[str],
-    weights: Weights | None,
+    weights: Mapping[str, Array],
 ) -> None:
     """Write everything into a file beside `path` and move it there. The header is written again when all is
     hashed."""
@@ -90,9 +89,8 @@ def _stream(
             file.write(head)
             for array in tables.values():
                 file.write(array.data)
-            for key in keys:
-                assert weights is not None
-                digests["weights"][key] = _write_weight(file, weights.array(key))
+            for key, array in weights.items():
+                digests["weights"][key] = _write_weight(file, array)
             digests["all"] = digest_of_digests(digests)
             file.seek(0)
             again = _header_bytes(header, metadata, digests)
@@ -133,8 +131,8 @@ def _header_bytes(header: Mapping[str, Any], metadata: Mapping[str, str], digest
     return struct.pack("<Q", len(text)) + text
 
 
-def _weights(program: Program, weights: Weights | None) -> dict[str, TT]:
-    """Types of all weights by key, in file order."""
+def _weights(program: Program, weights: Weights | None) -> dict[str, tuple[TT, Array]]:
+    """Types and arrays of all weights by key, in file order."""
     found: dict[str, TT] = {}
     wrong: list[str] = []
     for region in program.regions:
@@ -146,8 +144,9 @@ def _weights(program: Program, weights: Weights | None) -> dict[str, TT]:
             wrong.append(f"'{region.key}' is a reserved name")
     if weights is None:
         return {}
+    arrays = {key: weights.array(key) for key in found}
     for key, type in found.items():
-        array = weights.array(key)
+        array = arrays[key]
         if tuple(array.shape) != type.shape or array.dtype != dtypes.to_numpy(type.dtype):
             wrong.append(f"'{key}' is {array.dtype}{list(array.shape)} in the store but {type} in the program")
     if wrong:
@@ -157,7 +156,7 @@ def _weights(program: Program, weights: Weights | None) -> dict[str, TT]:
         size = dtypes.byte_size(found[key].dtype)
         return (found[key].elements * size % 64 != 0, -size)
 
-    return {key: found[key] for key in sorted(found, key=place)}
+    return {key: (found[key], arrays[key]) for key in sorted(found, key=place)}
 
 
 def _manifest(program: Program, compiler: str, extra: Mapping[str, Any]) -> dict[str, str]:
