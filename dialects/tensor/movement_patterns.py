@@ -113,11 +113,12 @@ class WholeSlice(RewritePattern):
     """A slice of everything, in order, is the operand."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        x = op.operands[0]
+        if x.type != op.results[0].type:
+            return
         # Equal sizes leave only one choice of indices, which a negative step takes in reverse.
-        shape, steps = tt(op.operands[0]).shape, attributes_of(op)["steps"]
-        same = op.operands[0].type == op.results[0].type
-        if same and all(step > 0 or n <= 1 for step, n in zip(steps, shape, strict=True)):
-            _forward(op, op.operands[0], rewriter)
+        if all(step > 0 or n <= 1 for step, n in zip(attributes_of(op)["steps"], tt(x).shape, strict=True)):
+            _forward(op, x, rewriter)
 
 
 @canonicalizes("tensor.pad")

@@ -100,8 +100,10 @@ def fields(data: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int,
     """The fields of the message in bytes [at, end): number, wire type, start of the field, start and end of its
     payload."""
     while at < end:
-        start = at
-        tag, at = _varint(data, at, end)
+        start, tag = at, data[at]
+        at += 1
+        if tag >= 0x80:  # more than one byte, as few are
+            tag, at = _varint(data, start, end)
         number, wire = tag >> 3, tag & 7
         if number == 0:
             raise WireError(f"no field number at byte {start}")

@@ -84,14 +84,25 @@ class Layers:
 
 
 class _Kinds:
-    """Numbers for what ops compute: name, attributes and types; equal numbers mean equal in all of these."""
+    """Numbers for what ops compute: name, attributes and types; equal numbers mean equal in all of these. Ops that have
+    the very objects of one seen before are told at a look."""
 
     def __init__(self) -> None:
         self.number = _graph.Numbers()
         self.kinds: dict[Any, int] = {}
+        self.looks: dict[tuple[Any, ...], tuple[int, tuple[int, ...]]] = {}
 
     def of(self, op: Operation) -> tuple[int, tuple[int, ...]]:
         """The kind of an op and its detail, which is not part of it."""
+        properties = op.properties
+        given, made = [id(x.type) for x in operands(op)], [id(x.type) for x in op.results]
+        look = op.name, *properties, *map(id, properties.values()), *given, None, *made
+        found = self.looks.get(look)
+        if found is None or op.regions or type(op) is CallOp:
+            found = self.looks[look] = self._of(op)
+        return found
+
+    def _of(self, op: Operation) -> tuple[int, tuple[int, ...]]:
         number, properties = self.number, op.properties
         names = DETAILS.get(op.name, ())
         attributes = [(key, number(properties[key])) for key in sorted(properties) if key not in names]
@@ -101,7 +112,7 @@ class _Kinds:
             tuple(attributes),
             tuple([number(x.type) for x in operands(op)]),
             tuple([number(x.type) for x in op.results]),
-            id(op) if op.regions or isinstance(op, CallOp) else None,
+            id(op) if op.regions or type(op) is CallOp else None,
         )
         return self.kinds.setdefault(key, len(self.kinds)), detail
 
