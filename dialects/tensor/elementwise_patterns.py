@@ -72,9 +72,13 @@ class ConstantToTheRight(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         lhs, rhs = op.operands
-        if made_by(lhs, "constant") and not made_by(rhs, "constant"):
-            name = MIRRORED.get(op.name, op.name.removeprefix("tensor."))
-            rewriter.replace(op, _make(name, [rhs, lhs], [op]))
+        if not made_by(lhs, "constant") or made_by(rhs, "constant"):
+            return
+        if op.name in MIRRORED:
+            rewriter.replace(op, _make(MIRRORED[op.name], [rhs, lhs], [op]))
+        else:
+            op.operands = [rhs, lhs]
+            rewriter.notify_op_modified(op)
 
 
 @canonicalizes(*BINARY, "tensor.select", of=["tensor.broadcast", "tensor.constant"])

@@ -182,9 +182,17 @@ class ReshapeOfReshape(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         inner = _maker(op.operands[0], ReshapeOp)
-        if inner is not None:
-            ops, value = _reshape(inner.input, tt(op.results[0]).shape, inner, op)
-            rewriter.replace(op, ops, [value])
+        if inner is None:
+            return
+        x = inner.input
+        if x.type == op.results[0].type:
+            _forward(op, x, rewriter)
+            return
+        op.operands[0] = x
+        op.location = locations.fuse((inner.location, op.location))
+        if inner.result.first_use is None:
+            rewriter.erase(inner)
+        rewriter.notify_op_modified(op)
 
 
 @canonicalizes("tensor.transpose", of=["tensor.transpose"])
