@@ -196,11 +196,13 @@ def _symbol(name: str) -> str | None:
 
 def _check_text(*names: Any) -> None:
     """Refuse names that are not text: protobuf gives bytes for those."""
-    if {type(name) for name in names} <= {str}:
-        return
-    for name in names:
-        if not isinstance(name, str):
-            raise CompileError("bad-onnx-file", f"the name {name!r} is not UTF-8 text", fix="export the model again")
+    try:
+        "".join(names)  # the fastest way to look at all of them
+    except TypeError:
+        name = next(x for x in names if not isinstance(x, str))
+        raise CompileError(
+            "bad-onnx-file", f"the name {name!r} is not UTF-8 text", fix="export the model again"
+        ) from None
 
 
 def expand(

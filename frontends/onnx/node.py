@@ -132,7 +132,7 @@ class Builder:
                 return found
         op = self._create(name, operands, attrs, location)
         self.block.add_op(op)
-        return tuple(Value(value_name, tt(r), location, r) for r in op.results)
+        return tuple([Value(value_name, tt(r), location, r) for r in op.results])
 
     def _put_off(
         self, name: str, operands: Sequence[Value], attrs: Mapping[str, Any], location: Location, value_name: str

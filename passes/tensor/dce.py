@@ -37,7 +37,7 @@ class DcePass(Pass):
 
 def erase_dead_ops(block: Block) -> bool:
     """Erase the ops of a block that nobody uses; True if any."""
-    return _graph.erase_dead([op for op in block.ops if not _graph.is_terminator(op)])
+    return _graph.erase_dead([op for op in _graph.ops(block) if not _graph.is_terminator(op)])
 
 
 def erase_dead_symbols(module: ModuleOp) -> bool:

@@ -164,7 +164,7 @@ class _Derivation:
         candidates = self.candidates()
         if not candidates:
             return False
-        for op in self.block.ops:
+        for op in _graph.ops(self.block):
             if type(op) is WeightOp:
                 self.loads.setdefault(op.key.data, []).append(op)
         while True:
@@ -181,7 +181,7 @@ class _Derivation:
     def candidates(self) -> dict[Operation, None]:
         """The ops that depend on weights and constants alone, in order, sources left out."""
         found: dict[Operation, None] = {}
-        for op in self.block.ops:
+        for op in _graph.ops(self.block):
             if self.derives(op, found) and _foldable(op):
                 found[op] = None
         return found

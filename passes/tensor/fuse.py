@@ -44,7 +44,7 @@ def fuse(module: ModuleOp, *, round_once: bool = False, journal: Journal | None 
     changed = False
     names = anchors()
     for block in _graph.blocks(module):
-        order = {op: i for i, op in enumerate(block.ops)}
+        order = {op: i for i, op in enumerate(_graph.ops(block))}
         for op in [op for op in order if op.name in names]:
             anchor: Operation | None = op
             while anchor is not None and anchor.parent is not None:

@@ -146,7 +146,7 @@ def _steps(block: Block, kinds: _Kinds) -> tuple[list[Operation], list[Step]]:
     steps: list[Step] = []
     made: dict[int, tuple[int, int]] = {}  # by the id of the value: values are slow to hash
     floating = {id(value) for value in block.args}
-    for op in block.ops:
+    for op in _graph.ops(block):
         if _floats(op, floating):
             floating.update([id(result) for result in op.results])
             continue
