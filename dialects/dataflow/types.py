@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import cast
 
 from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
@@ -15,6 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.access import Loop, Stream, View
+from headrace.dialects.support.attributes import by_identity
 from headrace.dialects.support.syntax import (
     ints,
     loops_from_array,
@@ -132,13 +132,13 @@ class ViewAttr(ParametrizedAttribute):
             raise VerifyException("view: an offset and strides, found nothing")
 
 
-@lru_cache(maxsize=4096)
+@by_identity
 def _stream(type: StreamType) -> Stream:
     tile = tt(type.tile)
     return Stream(tile.shape, tile.dtype, loops_from_array(type.flat))
 
 
-@lru_cache(maxsize=4096)
+@by_identity
 def _view(attribute: ViewAttr) -> View:
     offset, *strides = ints(attribute.flat)
     return View(offset, tuple(strides))

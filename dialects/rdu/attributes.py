@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, StringAttr, TensorType, i64
 from xdsl.ir import Attribute, Data, ParametrizedAttribute
@@ -14,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.rdu.routes import Routes, parse_way, way_text
 from headrace.dialects.support.access import Stream, View
+from headrace.dialects.support.attributes import by_identity
 from headrace.dialects.support.syntax import (
     loops_from_array,
     loops_text,
@@ -84,7 +84,7 @@ class StreamAttr(ParametrizedAttribute):
                 raise VerifyException(f"rdu.stream: loop {loop.count} on {loop.dim} does not fit tiles of {rank} dims")
 
 
-@lru_cache(maxsize=8192)
+@by_identity
 def _stream(attribute: StreamAttr) -> Stream:
     tile = tt(attribute.tile)
     return Stream(tile.shape, tile.dtype, loops_from_array(attribute.time), loops_from_array(attribute.space))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache, wraps
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 from xdsl.dialects import builtin
@@ -23,6 +23,7 @@ from xdsl.pattern_rewriter import RewritePattern
 from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.support import dtypes
+from headrace.dialects.support.attributes import MOST_REMEMBERED, by_identity
 from headrace.dialects.support.diagnostics import nearest
 from headrace.dialects.support.formats import LateFormat
 from headrace.dialects.support.locations import Location
@@ -32,27 +33,8 @@ from headrace.dialects.tensor.shapes import TT, ShapeError
 AnyTensor = TensorType.constr(AnyAttr())
 
 
-MOST_REMEMBERED = 1 << 16
 UNKNOWN = UnknownLoc()
-T = TypeVar("T")
 OpT = TypeVar("OpT", bound=Operation)
-
-
-def by_identity(function: Callable[[Attribute], T]) -> Callable[[Attribute], T]:
-    """Remember what a function gave for an attribute, by the identity of the attribute: hashing one costs more than
-    most of what is asked about it."""
-    seen: dict[int, tuple[Attribute, T]] = {}  # each entry keeps its attribute alive, and so its identity
-
-    @wraps(function)
-    def remembered(attribute: Attribute) -> T:
-        entry = seen.get(id(attribute))
-        if entry is None:
-            if len(seen) >= MOST_REMEMBERED:
-                seen.clear()
-            entry = seen[id(attribute)] = (attribute, function(attribute))
-        return entry[1]
-
-    return remembered
 
 
 def tt(value: SSAValue | Attribute) -> TT:

@@ -32,6 +32,12 @@ class ConfigCost:
         self.device = device
         self.units: dict[str, UnitOp] = {u.title: u for u in config.units}
         self.flows = config.flows
+        self._sent: dict[str, list[FlowOp]] = {name: [] for name in self.units}
+        self._taken: dict[str, list[FlowOp]] = {name: [] for name in self.units}
+        for flow in self.flows:
+            source, target = flow.ends
+            self._sent[source].append(flow)
+            self._taken[target].append(flow)
         self.bodies = {u.title: Body.of(u.body.block) for u in config.units if isinstance(u, PcuOp)}
 
     def words(self, flow: FlowOp) -> int:
@@ -45,7 +51,10 @@ class ConfigCost:
 
     def steps(self, unit: UnitOp) -> int:
         """Steps of a unit in a run of the config."""
-        return max((f.stream.stream.steps for f in self.flows if unit.title in f.ends), default=1)
+        return max((f.stream.stream.steps for f in self._flows_at(unit)), default=1)
+
+    def _flows_at(self, unit: UnitOp) -> list[FlowOp]:
+        return self._sent[unit.title] + self._taken[unit.title]
 
     def pcu_cycles(self, unit: PcuOp) -> float:
         """Cycles that a compute unit needs for all its steps."""
@@ -55,18 +64,17 @@ class ConfigCost:
 
     def _memory_cycles(self, unit: PmuOp) -> float:
         """Cycles that the memory units need to write and to read everything, if they share it evenly."""
-        port = {"write": 0.0, "read": 0.0}
-        for flow in self.flows:
-            stream = flow.stream.stream
-            words = self.words(flow) * stream.steps * distinct_tiles(stream)
-            if flow.ends[0] == unit.title:
-                port["read"] += words / self.device.pmu.read_ports
-            if flow.ends[1] == unit.title:
-                port["write"] += words / self.device.pmu.write_ports
-        return max(port.values()) / unit.size
+        read = sum((self._moved(flow) / self.device.pmu.read_ports for flow in self._sent[unit.title]), 0.0)
+        write = sum((self._moved(flow) / self.device.pmu.write_ports for flow in self._taken[unit.title]), 0.0)
+        return max(read, write) / unit.size
+
+    def _moved(self, flow: FlowOp) -> int:
+        """Vector words that a flow carries in a run of the config."""
+        stream = flow.stream.stream
+        return self.words(flow) * stream.steps * distinct_tiles(stream)
 
     def _transfer_cycles(self, unit: AgcuOp) -> float:
-        flows = [f.stream.stream for f in self.flows if unit.title in f.ends]
+        flows = [f.stream.stream for f in self._flows_at(unit)]
         nbytes = sum(s.steps * distinct_tiles(s) * tile_bytes(s) for s in flows)
         return agcu_cycles(self.device, nbytes, units=unit.size)
 
