@@ -286,8 +286,8 @@ class ProgramOp(IRDLOperation):
         printer.print_region(self.body, print_empty_block=False)
 
     def of(self, kind: type[Kind]) -> list[Kind]:
-        """The ops of one class, in order."""
-        return [op for op in self.body.block.ops if isinstance(op, kind)]
+        """The ops of one class (not of its subclasses), in order."""
+        return [op for op in self.body.block.ops if type(op) is kind]
 
     @property
     def regions_(self) -> list[RegionOp]:

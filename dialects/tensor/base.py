@@ -40,6 +40,8 @@ OpT = TypeVar("OpT", bound=Operation)
 def tt(value: SSAValue | Attribute) -> TT:
     """The plain tensor type of an SSA value or IR type; `ShapeError` when it is not a static tensor we know."""
     kind = type(value)  # asked first: isinstance of an abstract class is slow
+    if kind is TensorType:
+        return _plain(cast("Attribute", value))
     if kind is OpResult or kind is BlockArgument or isinstance(value, SSAValue):
         return _plain(cast("SSAValue", value).type)
     return _plain(value)

@@ -22,6 +22,9 @@ from headrace.passes.convert._section import SectionPlan, where
 from headrace.passes.infra.base import Pass
 
 
+SOURCES = (WeightOp, ConstantOp)
+
+
 @dataclass(eq=False)
 class _Segment:
     """Compute ops that become one section, and the call or return that follows it, if one does."""
@@ -43,7 +46,7 @@ def _moves(value: SSAValue) -> bool:
 
 
 def _ends_section(op: Operation) -> bool:
-    return isinstance(op, func.CallOp | func.ReturnOp)
+    return type(op) in (func.CallOp, func.ReturnOp)
 
 
 class _Function:
@@ -111,7 +114,7 @@ class _Function:
                     segments.append(_Segment())
                 segments[-1].end = op
                 segments.append(_Segment())
-            elif not isinstance(op, WeightOp | ConstantOp) and not is_movement(op):
+            elif type(op) not in SOURCES and not is_movement(op):
                 if self._reads_written(op, segments[-1]):
                     segments.append(_Segment())
                 if is_row_write(op):
@@ -189,7 +192,7 @@ class _Function:
         self.mapped: dict[SSAValue, SSAValue] = {a: a for a in self.block.args}
         self.new: list[Operation] = []
         for op in self.ops:
-            if isinstance(op, WeightOp | ConstantOp):
+            if type(op) in SOURCES:
                 self._add(op, op)
         number = 0
         for segment in self.segments:
