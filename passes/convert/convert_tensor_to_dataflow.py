@@ -21,7 +21,6 @@ from headrace.passes.convert._ownership import Ownership, all_of, is_part, is_ro
 from headrace.passes.convert._section import SectionPlan, where
 from headrace.passes.infra.base import Pass
 
-
 SOURCES = (WeightOp, ConstantOp)
 
 
