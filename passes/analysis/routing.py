@@ -419,7 +419,7 @@ def solve_routing(problem: RoutingProblem, reroutes: int | None = None, *, allow
         tried += _negotiate(state, DEFAULT_REROUTES if reroutes is None else reroutes)
         refused = (state.flows > problem.flow_ids).any() if allow_overload else state.over().any()
         if refused:
-            raise _congestion(state)
+            raise _congestion(state, allow_overload)
     routing = _collect(state, tried)
     check_routing(problem, routing, allow_overload=allow_overload)
     return routing
@@ -508,12 +508,14 @@ def _names(problem: RoutingProblem, flow: Ints, bandwidth: Floats, chosen: npt.N
     return ", ".join(text) + (f" and {len(order) - 5} more" if len(order) > 5 else "")
 
 
-def _congestion(state: _State) -> CompileError:
+def _congestion(state: _State, allow_overload: bool) -> CompileError:
+    """Names the worst links: those with too many flows where any number of words is allowed, else the most loaded."""
     problem = state.problem
     _, flow, bandwidth = problem.nets
     found = Collector()
-    over = state.over()
-    worst = np.argsort(-np.where(over, state.load, -1), kind="stable")[: min(5, int(over.sum()))]
+    over = state.flows > problem.flow_ids if allow_overload else state.over()
+    worst = np.argsort(-np.where(over, state.flows if allow_overload else state.load, -1), kind="stable")
+    worst = worst[: min(5, int(over.sum()))]
     start, end = link_ends(problem.mesh, worst)
     columns = problem.mesh[0]
     for link, a, b in zip(worst.tolist(), start.tolist(), end.tolist(), strict=True):
@@ -525,7 +527,7 @@ def _congestion(state: _State) -> CompileError:
             why=f"it carries {problem.capacity:.4g} words and {problem.flow_ids} flows; on it are "
             f"{_names(problem, flow, bandwidth, chosen)}",
             fix="place the units further apart, lower the parallel factors, or cut the section "
-            f"({int(over.sum())} links are overloaded)",
+            f"({int(over.sum())} links {'have too many flows' if allow_overload else 'are overloaded'})",
         )
     return CompileError.many(found.diagnostics)
 

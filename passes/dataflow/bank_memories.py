@@ -95,9 +95,10 @@ class Share:
     units: int
 
 
-def share(op: BufferOp, target: float, device: Device, most: int, compact: bool = False) -> Share | None:
+def share(op: BufferOp, target: float, device: Device, most: int, thrift: int = 0) -> Share | None:
     """The dim and number of units that hold the buffer and pass its tiles within `target` cycles, with the fewest
-    connections to the stages around it (`compact`: with the fewest units); None when no dim spreads it over units."""
+    connections to the stages around it; None when no dim spreads it over units. `thrift` 0 takes more units where they
+    share the dim evenly, 1 does not, 2 takes the fewest units instead of the fewest connections."""
     frames, copies = op.frames.value.data, op.copies.value.data
     shape = op.buffer_type.shape
     ports = cuts(op)
@@ -110,10 +111,10 @@ def share(op: BufferOp, target: float, device: Device, most: int, compact: bool 
             continue
         need = min(max(least, traffic), extent)
         even = next((n for n in range(need, min(extent, 2 * need) + 1) if extent % n == 0), need)
-        units = need if compact else even
+        units = need if thrift else even
         flows = nets(ports, dim, units) if units > 1 else 0
         short = max(least, traffic) - need  # a dim with too few indices for the traffic is the last choice
-        found.append((((0, units, flows, rank) if compact else (short, flows, units, rank)), Share(dim, units)))
+        found.append((((0, units, flows, rank) if thrift > 1 else (short, flows, units, rank)), Share(dim, units)))
     return min(found, key=lambda x: x[0])[1] if found else None
 
 
@@ -145,14 +146,15 @@ class BankMemoriesPass(Pass):
         buffers = [op for op in section.body.block.ops if isinstance(op, BufferOp)]
         budget = int(device.count("pmu") * self.share)
         target = stage_cycles(section, device)
+        thrift = 0
         while True:
-            shares = {op: share(op, target, device, self.most) for op in buffers}
-            if sum(x.units for x in shares.values() if x) <= budget:
+            shares = {op: share(op, target, device, self.most, thrift) for op in buffers}
+            if thrift > 1 or sum(x.units for x in shares.values() if x) <= budget:
                 break
             if target > 1e15:
-                shares = {op: share(op, target, device, self.most, compact=True) for op in buffers}
-                break
-            target *= 4  # the memories take longer than the stages then
+                thrift += 1
+            else:
+                target *= 4  # the memories take longer than the stages then
         changed = False
         for op, how in shares.items():
             if how is None:

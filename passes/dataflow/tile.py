@@ -70,12 +70,12 @@ class Choice:
         return Stream(tile.shape, type.dtype, tuple(time))
 
 
-def choose(body: Body, steps: int, rows: int, resident: int) -> Choice:
+def choose(body: Body, steps: int, rows: int, resident: int, passing: int) -> Choice:
     """Loops of a stage: outer dims first until `steps` iterations; the innermost keeps `rows` indices a tile.
 
     The last dim (columns) is not looped, unless the second operand of a contraction has more than `resident` bytes:
-    then the columns are the outermost loop, so that it streams through in blocks. A convolution loops over its outer
-    spatial dims, and over output channels for the same reason.
+    then the columns are the outermost loop, so that it streams through in blocks, two of which have `passing` bytes. A
+    convolution loops over its outer spatial dims, and over output channels for the same reason.
     """
     out = body.types[body.outputs[0]]
     found = body.axes()
@@ -91,8 +91,8 @@ def choose(body: Body, steps: int, rows: int, resident: int) -> Choice:
     streamed: list[tuple[Axis, int, int]] = []
     columns = next((a for a in found if a.dim_of(body.outputs[0]) == across and held in a.follows), None)
     if nbytes > resident and columns is not None:
-        count = least_divisor(columns.size, -(-2 * nbytes // max(1, resident)))  # two blocks are held at a time
-        streamed = [(columns, count, columns.size // count)]
+        count = least_divisor(columns.size, -(-2 * nbytes // max(1, passing)))  # two blocks are held at a time
+        streamed = [(columns, count, columns.size // count)] if count > 1 else []
     spared = (across, last)
     others = [a for a in found if a.dim_of(body.outputs[0]) not in spared]
     left = max(1, steps // max(1, *(count for _, count, _ in streamed), 1))
@@ -116,9 +116,9 @@ def _split(found: Sequence[Axis], steps: int, rows: int) -> list[tuple[Axis, int
 class _Tiler:
     """Rebuilds a section with the loops chosen for each stage."""
 
-    def __init__(self, section: SectionOp, steps: int, rows: int, chunk: int, resident: int) -> None:
+    def __init__(self, section: SectionOp, steps: int, rows: int, chunk: int, resident: int, passing: int) -> None:
         self.section = section
-        self.steps, self.rows, self.chunk, self.resident = steps, rows, chunk, resident
+        self.steps, self.rows, self.chunk, self.resident, self.passing = steps, rows, chunk, resident, passing
         self.streams: dict[SSAValue, Stream] = {}
         self.bodies: dict[Operation, tuple[Body, tuple[TT, ...]]] = {}
 
@@ -149,7 +149,7 @@ class _Tiler:
     def _decide(self, op: Operation) -> None:
         if isinstance(op, StageOp):
             body = Body.of(op.body.block)
-            choice = choose(body, self.steps, self.rows, self.resident)
+            choice = choose(body, self.steps, self.rows, self.resident, self.passing)
             types = cut(body.ops, body.types, [(axis, block) for axis, _, block in choice.loops])
             self.bodies[op] = (body, types)
             for i, value in enumerate(op.ins):
@@ -263,9 +263,13 @@ class TilePass(Pass):
     chunk: int = option(65536, "size of the tiles of a load that follows no reader", unit="bytes", low=64)
 
     resident: float = option(0.75, "share of the on-chip memory up to which weights stay whole on the chip", low=0.0)
+    passing: float = option(0.125, "share of the on-chip memory that larger weights take, in two blocks", low=0.0)
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
-        held = int(device.count("pmu") * device.pmu.bytes * self.resident)
-        changed = [_Tiler(section, self.steps, self.rows, self.chunk, held).run() for section in sections(module)]
+        memory = device.count("pmu") * device.pmu.bytes
+        held, passing = int(memory * self.resident), int(memory * self.passing)
+        changed = [
+            _Tiler(section, self.steps, self.rows, self.chunk, held, passing).run() for section in sections(module)
+        ]
         return any(changed)

@@ -1,5 +1,6 @@
 // RUN: headrace-opt %s -p 'tile{rows=2 steps=4 chunk=64}' --split-input-file | filecheck %s
-// RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=0.0}' --split-input-file | filecheck %s --check-prefix=COLUMNS
+// RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=0.0 passing=0.0}' --split-input-file | filecheck %s --check-prefix=COLUMNS
+// RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=0.0 passing=1.8e-07}' --split-input-file | filecheck %s --check-prefix=BLOCKS
 
 // Rows of a matmul are looped, its second operand is repeated; the load of the rows follows.
 // CHECK-LABEL: func.func @main(
@@ -13,6 +14,8 @@
 // CHECK:         dataflow.store (%{{.*}} at 0 [4, 1]) : (!dataflow.stream<tensor<2x4xf32>, [4 on 0 by 2]>) -> tensor<8x4xf32>
 // COLUMNS-LABEL: func.func @main(
 // COLUMNS:       dataflow.load {{.*}} -> !dataflow.stream<tensor<6x1xf32>, [4 on 1 by 1]>
+// BLOCKS-LABEL: func.func @main(
+// BLOCKS:        dataflow.load {{.*}} -> !dataflow.stream<tensor<6x2xf32>, [2 on 1 by 2]>
 // COLUMNS:       dataflow.stage "matmul_0"({{.*}}) : (!dataflow.stream<tensor<8x6xf32>, [4 repeat]>, !dataflow.stream<tensor<6x1xf32>, [4 on 1 by 1]>) -> !dataflow.stream<tensor<8x1xf32>, [4 on 1 by 1]> {
 builtin.module attributes {machine.device = #machine.device<"sn40l">} {
   func.func @main(%x: tensor<8x6xf32>, %w: tensor<6x4xf32>) -> tensor<8x4xf32> {
