@@ -101,7 +101,7 @@ class _Worklist:
             if of is not None and of.isdisjoint(makers):
                 continue
             if not ready:
-                rewriter.matched, rewriter.location, rewriter.name_hint = op, op.location, None
+                rewriter.matched, rewriter.location = op, op.location
                 rewriter.insertion_point = InsertPoint.before(op)
                 ready = True
             rewriter.has_done_action = False

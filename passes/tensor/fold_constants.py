@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 from xdsl.context import Context
@@ -296,8 +297,17 @@ class _Keys:
     """The keys of a module that are taken."""
 
     def __init__(self, module: ModuleOp) -> None:
-        self.recipes = recipes(module)
-        self.weights = {op.key.data for op in module.walk() if type(op) is WeightOp} - self.recipes.keys()
+        self.module = module
+
+    @cached_property
+    def recipes(self) -> dict[str, RecipeOp]:
+        """The recipes of the module, those that are added included."""
+        return recipes(self.module)
+
+    @cached_property
+    def weights(self) -> set[str]:
+        """Keys of the weights that no recipe makes."""
+        return {op.key.data for op in self.module.walk() if type(op) is WeightOp} - self.recipes.keys()
 
     def free_for(self, name: str, made: RecipeOp) -> bool:
         """Whether a key is free, or taken by a recipe of the same value."""

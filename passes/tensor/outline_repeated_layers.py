@@ -9,12 +9,12 @@ from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import LocationAttr, ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.builtin import LocationAttr, ModuleOp, NameLoc, StringAttr, SymbolRefAttr
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from headrace.dialects.support import locations
-from headrace.dialects.tensor.base import operands
+from headrace.dialects.tensor.base import make, operands
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp
 from headrace.passes.analysis.repeats import Repeat, Step, repeats, stretches
 from headrace.passes.infra.base import Pass, option
@@ -364,11 +364,11 @@ def _function(
     types = [x.type for x in body.args], [x.type for x in last.operands]
     callee = FuncOp(name, types, Region(body), "private")
     callee.location = sites[0]
-    calls: list[CallOp] = []
-    for k, site in enumerate(sites):
-        call = CallOp(name, [values[k] for values in arguments], types[1])
-        call.location = site
-        calls.append(call)
+    symbol = SymbolRefAttr(name)
+    calls = [
+        make(CallOp, [values[k] for values in arguments], types[1], {"callee": symbol}, site)
+        for k, site in enumerate(sites)
+    ]
     return callee, calls
 
 
