@@ -33,6 +33,7 @@ from xdsl.utils.exceptions import VerifyException
 from headrace.dialects.rdu import syntax
 from headrace.dialects.rdu.config import ConfigOp
 from headrace.dialects.rdu.syntax import AnyTensor, Int, integer, symbol
+from headrace.dialects.support.attributes import string
 from headrace.dialects.tensor.base import ir_type, tt
 from headrace.dialects.tensor.shapes import TT
 
@@ -65,10 +66,10 @@ class RegionOp(IRDLOperation):
         Operation.__init__(  # no operands or regions, which IRDLOperation would look for
             self,
             properties={
-                "sym_name": StringAttr(name),
-                "kind": StringAttr(kind),
+                "sym_name": string(name),
+                "kind": string(kind),
                 "type": ir_type(type),
-                "key": StringAttr(key),
+                "key": string(key),
             },
         )
 

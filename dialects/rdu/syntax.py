@@ -25,7 +25,7 @@ from xdsl.irdl import AnyAttr
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from headrace.dialects.support.attributes import fitting
+from headrace.dialects.support.attributes import fitting, string
 
 Int = IntegerAttr[IntegerType]
 Real = FloatAttr[Float64Type]
@@ -44,7 +44,7 @@ def integer(value: int) -> Int:
 
 def symbol(name: str) -> SymbolRefAttr:
     """A reference to a symbol."""
-    return fitting(SymbolRefAttr, root_reference=StringAttr(name), nested_references=NOT_NESTED)
+    return fitting(SymbolRefAttr, root_reference=string(name), nested_references=NOT_NESTED)
 
 
 def real(value: float) -> Real:

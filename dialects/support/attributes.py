@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 MOST_REMEMBERED = 1 << 16
@@ -19,6 +20,11 @@ def fitting(cls: type[A], **parameters: Any) -> A:
     found = cls.__new__(cls)
     vars(found).update(parameters)
     return found
+
+
+def string(text: str) -> StringAttr:
+    """A string attribute."""
+    return fitting(StringAttr, data=text)
 
 
 def by_identity(function: Callable[[A], T]) -> Callable[[A], T]:

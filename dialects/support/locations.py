@@ -23,14 +23,14 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.builtin import LocationAttr as Location
 from xdsl.ir import Attribute, Operation
 
-from headrace.dialects.support.attributes import fitting
+from headrace.dialects.support.attributes import fitting, string
 
 NOTHING = NoneAttr()
 
 
 def named(name: str) -> Location:
     """The location of a named model node."""
-    return fitting(NameLoc, desc=fitting(StringAttr, data=name), location=NOTHING)
+    return fitting(NameLoc, desc=string(name), location=NOTHING)
 
 
 def file_line(path: str, line: int, column: int = 0) -> Location:

@@ -27,6 +27,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.support import dtypes
+from headrace.dialects.support.attributes import string
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.locations import Location, text
 from headrace.dialects.tensor.base import AnyTensor, TensorOp, ir_type, make, tt
@@ -475,7 +476,7 @@ def weight_types(module: ModuleOp) -> dict[str, TT]:
 
 def weight(key: str, type: TT, location: Location | None = None) -> WeightOp:
     """A `tensor.weight`."""
-    return make(WeightOp, (), [ir_type(type)], {"key": StringAttr(key)}, location)
+    return make(WeightOp, (), [ir_type(type)], {"key": string(key)}, location)
 
 
 def constant(value: Array | LiteralAttr, location: Location | None = None) -> ConstantOp:

@@ -63,9 +63,10 @@ class _Worklist:
         self.changed = False
 
     def run(self) -> bool:
-        for op in _graph.ops(self.block):
-            self.limit += REWRITES_PER_OP
-            self.push(op)
+        ops = _graph.ops(self.block)
+        self.limit += REWRITES_PER_OP * len(ops)
+        self.queue.extend([op for op in ops if self.rules(op.name) or _graph.unused(op)])
+        self.queued.update([id(op) for op in self.queue])
         if not self.queue:
             return False
         rewriter = LocatingRewriter(self.queue[0])
@@ -84,20 +85,23 @@ class _Worklist:
                 self.rewrite(op, rewriter)
         return self.changed
 
+    def rules(self, name: str) -> tuple[Rule, ...]:
+        found = self.table.get(name)
+        if found is None:
+            found = self.table[name] = rules(name)
+        return found
+
     def push(self, op: Operation) -> None:
         if id(op) in self.queued or op.parent is not self.block:
             return
-        name = op.name
-        if name not in self.table:
-            self.table[name] = rules(name)
-        if self.table[name] or _graph.unused(op):
+        if self.rules(op.name) or _graph.unused(op):
             self.queued.add(id(op))
             self.queue.append(op)
 
     def rewrite(self, op: Operation, rewriter: LocatingRewriter) -> None:
         makers = {x.op.name for x in operands(op) if type(x) is OpResult}
         ready = False
-        for pattern, of in self.table[op.name]:
+        for pattern, of in self.rules(op.name):
             if of is not None and of.isdisjoint(makers):
                 continue
             if not ready:
