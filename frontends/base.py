@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from math import prod
+from operator import index
+from typing import Any, Literal, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
 from headrace.dialects.support.diagnostics import Collector, nearest
 from headrace.dialects.support.weights import WeightStore
-from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.tensor.shapes import MOST_ELEMENTS, TT
 
 Shape = tuple[int, ...]
 OperandTypes = tuple[TT | None, ...]
@@ -146,16 +148,27 @@ def bind_dims(
         if name not in symbols:
             known = nearest(name, symbols) if symbols else "the model has no named dims"
             errors.add("unknown-dim", f"no input has a dim '{name}'", fix=known)
-        elif size < 0:
-            errors.add("bad-dim", f"dim '{name}' is bound to {size}", fix=f"--dim {name}=1")
+        elif (checked := _size(size)) is None:
+            why = f"a size is an integer from 0 to {MOST_ELEMENTS}"
+            errors.add("bad-dim", f"dim '{name}' is bound to {size!r}", why=why, fix=f"--dim {name}=1")
         else:
-            bound[name] = size
+            bound[name] = checked
     given: dict[str, Shape] = {}
     for name, shape in input_shapes.items():
         if name not in by_name:
             errors.add("unknown-input", f"the model has no input '{name}'", fix=nearest(name, by_name))
             continue
-        given[name] = tuple(int(n) for n in shape)
+        sizes = [_size(n) for n in shape] if isinstance(cast("object", shape), Iterable) else [None]
+        if None in sizes:
+            errors.add(
+                "bad-input-shape",
+                f"input '{name}' is given the shape {shape!r}",
+                why=f"a size is an integer from 0 to {MOST_ELEMENTS}",
+                fix=f"--input {name}=1x3x224x224 (its shape)",
+                location=name,
+            )
+            continue
+        given[name] = tuple(n for n in sizes if n is not None)
         _bind_from_shape(by_name[name], given[name], bound, errors)
     found: dict[str, Shape] = {}
     for spec in inputs:
@@ -168,16 +181,32 @@ def bind_dims(
                 fix=f"--input {spec.name}=1x3x224x224 (its shape)",
                 location=spec.name,
             )
+        elif shape is not None and prod(shape) > MOST_ELEMENTS:
+            errors.add(
+                "bad-input-shape",
+                f"input '{spec.name}' of shape {'x'.join(map(str, shape))} has {prod(shape)} elements",
+                why=f"at most {MOST_ELEMENTS} make sense",
+                location=spec.name,
+            )
         elif shape is not None:
             found[spec.name] = shape
     return found
+
+
+def _size(given: object) -> int | None:
+    """A size that was given for a dim; None when it is none."""
+    try:
+        size = index(given)  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        return None
+    return size if 0 <= size <= MOST_ELEMENTS and not isinstance(given, bool) else None
 
 
 def _bind_from_shape(spec: InputSpec, shape: Shape, bound: dict[str, int], errors: Collector) -> None:
     """Check a shape given for an input and bind the symbolic dims that it fixes."""
     declared = spec.dims if spec.dims is not None else (None,) * len(shape)
     text = "x".join(map(str, shape))
-    if len(declared) != len(shape) or any(n < 0 for n in shape):
+    if len(declared) != len(shape):
         errors.add(
             "bad-input-shape",
             f"input '{spec.name}' has rank {len(declared)}, the given shape is {text}",

@@ -147,7 +147,9 @@ def parse(ctx: Context, text: str, name: str, first_line: int = 0) -> tuple[Modu
         raise Refused(Refusal(line, column, _clearer(ctx, error, text))) from error
     if isinstance(module.location, UnknownLoc):
         module.location = _at(name, first_line + 1)
-    wrong = offences(module)
+    wrong: list[tuple[Operation, str]] = [*offences(module)]
+    if not wrong and any(op.name == "func.func" for op in module.body.block.ops):
+        wrong += import_module("headrace.dialects.tensor.program").faults(module)
     if wrong:
         where = parser.positions
         raise Refused(*(Refusal(*where.get(op, (0, 0)), _named(op, message)) for op, message in wrong))

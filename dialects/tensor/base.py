@@ -56,7 +56,7 @@ def _plain(found: Attribute) -> TT:
     if any(n < 0 for n in shape):
         raise ShapeError(f"shapes are static in Headrace, found {type}")
     try:
-        return TT(shape, dtypes.from_ir(type.get_element_type()))
+        return shapes.sized(TT(shape, dtypes.from_ir(type.get_element_type())))
     except KeyError:
         raise ShapeError(f"unsupported element type {type.get_element_type()}") from None
 

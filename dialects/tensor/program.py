@@ -6,13 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Attribute
+
+from headrace.dialects.tensor.base import tt
+from headrace.dialects.tensor.shapes import ShapeError
 
 NAME = "tensor.name"
 RESULT_NAMES = "tensor.result_names"
@@ -61,6 +65,90 @@ def signature(func: FuncOp) -> Signature:
 
 def _string(attribute: Attribute | None, default: str) -> str:
     return attribute.data if isinstance(attribute, StringAttr) else default
+
+
+def faults(module: ModuleOp) -> list[tuple[FuncOp, str]]:
+    """What is wrong with a module as a program, each with its function: calls in a circle; and for the entry function,
+    arguments or results that are no static tensors, names that are missing, wrong or used twice, and states that are
+    none."""
+    functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
+    found = [
+        (functions[name], "it is called while it runs, by itself or what it calls") for name in _circles(functions)
+    ]
+    if (main := functions.get("main")) is not None and main.body.blocks:
+        found += [(main, message) for message in _entry_faults(main)]
+    return found
+
+
+def _circles(functions: Mapping[str, FuncOp]) -> list[str]:
+    """Functions that call themselves, in a few steps or one."""
+    calls = {
+        name: {op.callee.string_value() for op in function.walk() if isinstance(op, CallOp)}
+        for name, function in functions.items()
+    }
+    while (ends := [name for name, callees in calls.items() if not callees & calls.keys()]) and calls:
+        for name in ends:
+            del calls[name]
+    return [name for name in calls if name in _reached(name, calls)]
+
+
+def _reached(name: str, calls: Mapping[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    work = [name]
+    while work:
+        new = calls.get(work.pop(), set()) - seen
+        seen |= new
+        work.extend(new)
+    return seen
+
+
+def _entry_faults(func: FuncOp) -> Iterator[str]:
+    ins, outs = list(func.function_type.inputs), list(func.function_type.outputs)
+    for kind, types in (("argument", ins), ("result", outs)):
+        for i, type in enumerate(types):
+            try:
+                tt(type)
+            except ShapeError as error:
+                yield f"{kind} {i} of a program is a tensor: {error}"
+    for i, x in enumerate(func.arg_attrs or ()):
+        if NAME in x.data and not isinstance(x.data[NAME], StringAttr):
+            yield f"{NAME} of argument {i} is a string, found {x.data[NAME]}"
+    names = func.attributes.get(RESULT_NAMES)
+    if names is not None and not _strings(names, len(outs)):
+        yield f"{RESULT_NAMES} is a list of {len(outs)} strings, found {names}"
+        return
+    pairs = func.attributes.get(STATES)
+    if pairs is not None and ((items := _items(pairs)) is None or not all(_strings(x, 2) for x in items)):
+        yield f"{STATES} is a list of pairs of an input's and a result's name, found {pairs}"
+        return
+    told = signature(func)
+    for kind, of in (("argument", told.inputs), ("result", told.results)):
+        for name, times in Counter(of).items():
+            if times > 1:
+                yield f"{times} {kind}s are called '{name}'"
+    used: Counter[str] = Counter()
+    for past, present in told.states:
+        for name, kind, of in ((past, "argument", told.inputs), (present, "result", told.results)):
+            used[f"{kind} '{name}'"] += 1
+            if name not in of:
+                yield f"{STATES} names {kind} '{name}', which is none"
+        if past in told.inputs and present in told.results:
+            before, after = ins[told.inputs.index(past)], outs[told.results.index(present)]
+            if before != after:
+                yield f"state '{past}' is {before} but '{present}', which replaces it, is {after}"
+    for name, times in used.items():
+        if times > 1:
+            yield f"{STATES} names {name} {times} times"
+
+
+def _items(found: Attribute) -> list[Attribute] | None:
+    """The items of a list; None when it is none."""
+    return list(cast("ArrayAttr[Attribute]", found)) if isinstance(found, ArrayAttr) else None
+
+
+def _strings(found: Attribute, count: int) -> bool:
+    items = _items(found)
+    return items is not None and len(items) == count and all(isinstance(x, StringAttr) for x in items)
 
 
 def entry(module: ModuleOp, name: str = "main") -> FuncOp:

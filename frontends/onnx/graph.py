@@ -120,6 +120,10 @@ def _check(model: wire.Model, shape_only: bool, errors: Collector) -> Graph:
     given = [*weights, *(x.name for x in known)]
     for name in sorted({name for name in given if given.count(name) > 1} if len(set(given)) < len(given) else ()):
         errors.add("duplicate-name", f"two inputs are called '{name}'", location=name)
+    for name in sorted(
+        {name for name in outputs if outputs.count(name) > 1} if len(set(outputs)) < len(outputs) else ()
+    ):
+        errors.add("duplicate-name", f"two outputs are called '{name}'", fix="declare it once", location=name)
     if len(known) == len(inputs):  # else what uses a refused input would be reported too
         nodes = ordered(nodes, given, outputs, errors)
     return Graph(Path(model.name).stem, opset, nodes, known, outputs, weights, functions)
@@ -129,7 +133,13 @@ def _opset(proto: Any, errors: Collector) -> int:
     versions = [x.version for x in proto.opset_import if x.domain in STANDARD]
     opset = max(versions, default=0)
     if not versions:
-        errors.add("unsupported-opset", "the model does not say which opset it uses", fix="export the model again")
+        other = ", ".join(f"'{x.domain}'" for x in proto.opset_import)
+        errors.add(
+            "unsupported-opset",
+            "the model does not say which opset it uses",
+            why=f"it names only the domain{'s' if len(proto.opset_import) > 1 else ''} {other}" if other else "",
+            fix="export the model with ops of the standard domain",
+        )
     elif opset < OLDEST:
         errors.add(
             "unsupported-opset",
@@ -170,7 +180,9 @@ def _input_spec(proto: Any, errors: Collector) -> InputSpec | None:
     if kind != "tensor_type":
         errors.add(
             "unsupported-dtype",
-            f"input '{proto.name}' is {'untyped' if kind is None else 'a ' + kind.removesuffix('_type')}, not a tensor",
+            f"input '{proto.name}' is not a tensor",
+            why=f"it is {'untyped' if kind is None else 'of the kind ' + kind.removesuffix('_type')}",
+            fix="export the model with tensors only",
             location=proto.name,
         )
         return None

@@ -108,7 +108,7 @@ def _unsupported(node: NodeSpec) -> tuple[str, str] | None:
         return None
     if node.kind in REASONS:
         return REASONS[node.kind]
-    return "no conversion for this op", ""
+    return "no conversion for this op", "write it with ops that 'headrace plan' calls supported"
 
 
 def _refuse(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headrace.dialects.support.diagnostics import Collector
@@ -30,15 +32,20 @@ def test_a_shape_binds_the_names_of_other_inputs() -> None:
     [
         ({"bach": 2}, {}, "unknown-dim", "did you mean 'batch'?"),
         ({"batch": -2}, {}, "bad-dim", "--dim batch=1"),
+        ({"batch": 1.5}, {}, "bad-dim", "bound to 1.5"),
+        ({"batch": True}, {}, "bad-dim", "bound to True"),
+        ({"batch": 10**30}, {}, "bad-dim", "bound to 1000"),
+        ({"batch": 1 << 30, "seq": 1 << 30}, {}, "bad-input-shape", "has 1152921504606846976 elements"),
+        ({}, {"ids": (1, -2)}, "bad-input-shape", "the shape (1, -2)"),
+        ({}, {"ids": (1, 2.5)}, "bad-input-shape", "the shape (1, 2.5)"),
+        ({}, {"ids": 5}, "bad-input-shape", "the shape 5"),
         ({}, {"idz": (1, 2)}, "unknown-input", "did you mean 'ids'?"),
         ({}, {"ids": (1, 2, 3)}, "bad-input-shape", "rank 2"),
         ({"batch": 3}, {"ids": (1, 2)}, "bad-input-shape", "dim 0 ('batch') is 3"),
         ({}, {"mask": (1, 2, 3)}, "bad-input-shape", "dim 1 is 1"),
     ],
 )
-def test_bindings_that_are_wrong(
-    dims: dict[str, int], shapes: dict[str, tuple[int, ...]], code: str, words: str
-) -> None:
+def test_bindings_that_are_wrong(dims: Any, shapes: Any, code: str, words: str) -> None:
     errors = Collector()
     bind_dims([IDS, MASK], dims, shapes, errors)
     found = next(d for d in errors.diagnostics if d.code == code)

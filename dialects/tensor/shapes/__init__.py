@@ -36,6 +36,17 @@ class ShapeError(Exception):
     """Operands or attributes that an op does not accept; the text says which and why."""
 
 
+MOST_ELEMENTS = 1 << 42
+"""More elements than any memory of a device holds: what has more is a mistake, and numbers derived from it overflow."""
+
+
+def sized(type: TT) -> TT:
+    """The type itself; `ShapeError` when it has more than `MOST_ELEMENTS` elements."""
+    if type.elements > MOST_ELEMENTS:
+        raise ShapeError(f"{type} has {type.elements} elements; at most {MOST_ELEMENTS} make sense")
+    return type
+
+
 @dataclass(frozen=True, slots=True)
 class Follow:
     """An operand dim that follows parallel dim `dim`: the block [i, i+n) of that dim needs operand indices
@@ -149,7 +160,7 @@ def infer(name: str, attrs: Attrs, operands: Sequence[TT]) -> tuple[TT, ...]:
     """Result types of an op; `ShapeError` says what is wrong with its operands or attributes."""
     _load()
     found = _infer[name](attrs, operands)
-    return (found,) if isinstance(found, TT) else found
+    return (sized(found),) if isinstance(found, TT) else tuple(map(sized, found))
 
 
 def opaque_tiling(operands: Sequence[TT], results: Sequence[TT]) -> Tiling:

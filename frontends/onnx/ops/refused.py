@@ -40,11 +40,15 @@ _GROUPS = (
         "quantized arithmetic is not supported yet",
         "export the float model",
     ),
-    ("Resize Upsample GridSample AffineGrid RoiAlign MaxRoiPool", "resampling is not supported yet", ""),
+    (
+        "Resize Upsample GridSample AffineGrid RoiAlign MaxRoiPool",
+        "resampling is not supported yet",
+        "do this outside of the model",
+    ),
     ("DFT STFT MelWeightMatrix", "signal processing is not supported yet", "do this before the model"),
     ("TopK", "sorting is not supported yet", "for the largest element alone use ArgMax and ReduceMax"),
     ("BitShift", "shifts are not supported yet", "multiply or divide by a power of two"),
-    ("Det", "determinants are not supported", ""),
+    ("Det", "determinants are not supported", "compute them outside of the model"),
 )
 
 REASONS = {op_type: (why, fix) for op_types, why, fix in _GROUPS for op_type in op_types.split()}

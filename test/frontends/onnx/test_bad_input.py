@@ -123,6 +123,22 @@ def test_names_made_twice() -> None:
     assert [(d.code, d.location) for d in found] == [("duplicate-name", "two"), ("duplicate-name", "three")]
 
 
+def test_outputs_of_one_name() -> None:
+    found = refusal(model([node("Relu", ["x"], ["y"])], [info("x", X)], ["y", "y"]))
+    assert [(d.code, d.what) for d in found] == [("duplicate-name", "two outputs are called 'y'")]
+
+
+def test_an_input_that_is_no_tensor() -> None:
+    proto = model([node("Relu", ["x"], ["y"])], [info("x", X)], ["y"])
+    proto.graph.input.append(helper.make_tensor_sequence_value_info("list", TensorProto.FLOAT, None))
+    [found] = refusal(proto)
+    assert (found.what, found.why, bool(found.fix)) == (
+        "input 'list' is not a tensor",
+        "it is of the kind sequence",
+        True,
+    )
+
+
 def test_initializers_of_one_name() -> None:
     proto = model([node("Add", ["x", "w"], ["y"])], [info("x", X)], ["y"], {"w": X})
     proto.graph.initializer.append(numpy_helper.from_array(X, "w"))
