@@ -101,18 +101,25 @@ def owners(terms: Terms, offset: int, shape: tuple[int, ...], split_dim: int, si
     terms, offset = normal(terms, offset)
     terms = tuple(part for term in terms for part in _parts(*term, unit, unit * length))
     low = sum((count - 1) * stride for count, stride in terms if stride < unit)
-    kept: list[tuple[int, int]] = []
     exact = offset % unit + low < unit and all(s < unit or s % unit == 0 for _, s in terms)
-    for count, stride in terms:
-        if stride % (unit * length) == 0 or (stride < unit and exact):
-            continue
-        kept.append((count, stride))
+    if exact:  # indices of the split dim do instead of addresses
+        terms, offset, unit = tuple((c, s // unit) for c, s in terms if s >= unit), offset // unit, 1
+    run = 1  # so many addresses in a row
     found = np.array([offset], np.int64)
-    for count, stride in kept:
-        found = (found[:, None] + np.arange(count, dtype=np.int64) * stride).ravel()
-        if exact:
-            found = np.unique(found // unit) * unit
-    return tuple(int(x) for x in np.unique(found // unit % length // block))
+    for count, stride in sorted((t for t in terms if t[1] % (unit * length)), key=lambda term: term[1]):
+        if stride <= run and len(found) == 1:
+            run += (count - 1) * stride
+        else:
+            found = np.unique((found[:, None] + np.arange(count, dtype=np.int64) * stride).ravel())
+    first, last = found // unit, (found + run - 1) // unit
+    begin = first % length
+    end = begin + np.minimum(last - first, length - 1)
+    edges = np.zeros(sites + 1, np.int64)
+    for low, high in ((begin, np.minimum(end, length - 1)), (np.zeros_like(begin), end - length)):
+        there = high >= low
+        np.add.at(edges, low[there] // block, 1)
+        np.add.at(edges, high[there] // block + 1, -1)
+    return tuple(int(x) for x in np.flatnonzero(edges.cumsum()[:sites] > 0))
 
 
 def _parts(count: int, stride: int, unit: int, period: int) -> Terms:

@@ -36,7 +36,6 @@ def owners(unit: PmuOp, stream: Stream, view: View) -> list[Ints]:
         return [np.zeros(1, np.int64)] * len(bases)
     dim = unit.split_dim.value.data
     size, length = prod(shape[dim + 1 :]), shape[dim]
-    block = -(-length // unit.size)
     moves: list[tuple[int, int]] = []
     low = 0
     for count, stride in [*zip(stream.tile, view.strides, strict=True), *_terms(stream.time, view)]:
@@ -48,14 +47,49 @@ def owners(unit: PmuOp, stream: Stream, view: View) -> list[Ints]:
         moves.append((count, stride))
     for count, stride in moves:
         low += (count - 1) * stride if stride < size else 0
-    within = all(s < size or s % size == 0 for _, s in moves) and bool(np.all(bases % size + low < size))
-    if within:
-        reach = np.unique(sums((c, s // size) for c, s in moves if s >= size))
-        at = (bases[:, None] // size + reach[None, :]) % length // block
+    if all(s < size or s % size == 0 for _, s in moves) and bool(np.all(bases % size + low < size)):
+        run, rest = _run((c, s // size) for c, s in moves if s >= size)
+        first = bases[:, None] // size + _reach(rest)
+        last = first + run - 1
     else:
-        reach = np.unique(sums(moves))
-        at = (bases[:, None] + reach[None, :]) // size % length // block
-    return [np.unique(row) for row in at]
+        run, rest = _run(moves)
+        at = bases[:, None] + _reach(rest)
+        first, last = at // size, (at + run - 1) // size
+    return _blocks(first, last, length, unit.size)
+
+
+def _run(moves: Iterable[tuple[int, int]]) -> tuple[int, list[tuple[int, int]]]:
+    """How many numbers in a row the smallest terms reach, and the other terms."""
+    run = 1
+    rest: list[tuple[int, int]] = []
+    for count, stride in sorted(moves, key=lambda move: move[1]):
+        if stride <= run and not rest:
+            run += (count - 1) * stride
+        else:
+            rest.append((count, stride))
+    return run, rest
+
+
+def _reach(moves: Iterable[tuple[int, int]]) -> Ints:
+    """Every sum of the terms, each once."""
+    found = np.zeros(1, np.int64)
+    for move in moves:
+        found = np.unique((found[:, None] + sums([move])).ravel())
+    return found
+
+
+def _blocks(first: Ints, last: Ints, length: int, units: int) -> list[Ints]:
+    """For every row, the units whose blocks of a dim of `length` hold some index from first to last; indices beyond the
+    dim belong to the next dims, where it begins again."""
+    block = -(-length // units)
+    rows = np.broadcast_to(np.arange(len(first))[:, None], first.shape)
+    low, high = first % length, first % length + np.minimum(last - first, length - 1)
+    edges = np.zeros((len(first), units + 1), np.int64)
+    for begin, end in ((low, np.minimum(high, length - 1)), (np.zeros_like(low), high - length)):
+        there = end >= begin
+        np.add.at(edges, (rows[there], begin[there] // block), 1)
+        np.add.at(edges, (rows[there], end[there] // block + 1), -1)
+    return [np.flatnonzero(row) for row in edges.cumsum(1)[:, :units] > 0]
 
 
 def flow_pairs(flow: FlowOp, units: dict[str, UnitOp]) -> Ints:

@@ -33,6 +33,8 @@ from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
 CONTRACTIONS = frozenset({"tensor.matmul", "tensor.conv"})
+MOST_COLUMNS = 4096
+"""Most iterations of a stage whose columns are looped because a tile of whole rows is too large."""
 
 
 def largest_divisor(n: int, most: int) -> int:
@@ -75,7 +77,8 @@ def choose(body: Body, steps: int, rows: int, resident: int, passing: int) -> Ch
 
     The last dim (columns) is not looped, unless the second operand of a contraction has more than `resident` bytes:
     then the columns are the outermost loop, so that it streams through in blocks, two of which have `passing` bytes. A
-    convolution loops over its outer spatial dims, and over output channels for the same reason.
+    convolution loops over its outer spatial dims, and over output channels for the same reason. Where there is no
+    contraction, the columns are the innermost loop if two tiles had more than `passing` bytes otherwise.
     """
     out = body.types[body.outputs[0]]
     found = body.axes()
@@ -83,7 +86,16 @@ def choose(body: Body, steps: int, rows: int, resident: int, passing: int) -> Ch
     last = len(out.shape) - 1
     if contraction is None:
         others = [a for a in found if a.dim_of(body.outputs[0]) != last]
-        return Choice(tuple(_split(others, steps, rows)))
+        loops = _split(others, steps, rows)
+        nbytes = out.elements * dtypes.byte_size(out.dtype)
+        if len(found) > len(others) and 2 * nbytes // prod(count for _, count, _ in loops) > passing:
+            columns = next(a for a in found if a.dim_of(body.outputs[0]) == last)
+            single = [(axis, axis.size, 1) for axis in others]  # memory is shared along columns, one row at a time
+            lines = prod(axis.size for axis in others)
+            count = least_divisor(columns.size, -(-2 * nbytes // (lines * max(1, passing))))
+            if lines * count <= MOST_COLUMNS:  # a prime number of columns would go one by one
+                loops = [*single, (columns, count, columns.size // count)]
+        return Choice(tuple(loops))
     conv = contraction.name == "tensor.conv"
     across = 1 if conv else last
     held = contraction.operands[1]

@@ -57,6 +57,12 @@ def test_owners(terms: list[tuple[int, int]], offset: int, shape: list[int], dat
     assert set(owners.tolist()) == expected
 
 
+def test_owners_of_a_long_dim_are_told_at_once() -> None:
+    half = ((1 << 19, 1), (1 << 20, 1 << 19))
+    assert geometry.owners(half, 1 << 39, (1 << 40,), 0, 8) == (4, 5, 6, 7)
+    assert geometry.owners((*half, (2, 1 << 40)), 0, (2, 1 << 40), 1, 8) == (0, 1, 2, 3)
+
+
 @FAST
 @given(st.permutations([0, 1, 2]), st.permutations([0, 1, 2]), st.data())
 def test_views_through_a_copy(perm: list[int], other: list[int], data: st.DataObject) -> None:

@@ -184,3 +184,26 @@ builtin.module attributes {machine.device = #machine.device<"sn40l">} {
     func.return %0 : tensor<8x6xf32>
   }
 }
+
+// -----
+
+// Rows that are too long for the chip go in pieces, one row at a time.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.stage "neg_0"({{.*}}) : ({{.*}}) -> !dataflow.stream<tensor<1x8388608xf32>, [3 on 0 by 1, 8 on 1 by 8388608]> {
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<3x67108864xf32>) -> tensor<3x67108864xf32> {
+    %0 = dataflow.section "main_0"(%x) : (tensor<3x67108864xf32>) -> tensor<3x67108864xf32> {
+    ^bb0(%1: tensor<3x67108864xf32>):
+      %2 = dataflow.load %1 at 0 [67108864, 1] : tensor<3x67108864xf32> -> !dataflow.stream<tensor<3x67108864xf32>>
+      %3 = dataflow.buffer [3, 67108864] (%2 at 0 [67108864, 1]) to (at 0 [67108864, 1]) : (!dataflow.stream<tensor<3x67108864xf32>>) -> !dataflow.stream<tensor<3x67108864xf32>>
+      %4 = dataflow.stage "neg_0"(%3) : (!dataflow.stream<tensor<3x67108864xf32>>) -> !dataflow.stream<tensor<3x67108864xf32>> {
+      ^bb0(%5: tensor<3x67108864xf32>):
+        %6 = tensor.neg %5 : tensor<3x67108864xf32> -> tensor<3x67108864xf32>
+        dataflow.yield %6 : tensor<3x67108864xf32>
+      }
+      %5 = dataflow.store (%4 at 0 [67108864, 1]) : (!dataflow.stream<tensor<3x67108864xf32>>) -> tensor<3x67108864xf32>
+      dataflow.yield %5 : tensor<3x67108864xf32>
+    }
+    func.return %0 : tensor<3x67108864xf32>
+  }
+}
