@@ -21,10 +21,12 @@ def sections(module: ModuleOp) -> Iterator[SectionOp]:
 
 
 def sort_block(block: Block) -> None:
-    """Put the ops of a block into an order in which values are made before they are used; keep it where it is one."""
+    """Put the ops of a block into an order in which values are made before they are used; keep it where it is one.
+    `ValueError` when ops wait for each other in a circle."""
     ops = list(block.ops)
     inside = set(ops)
     done: set[Operation] = set()
+    waiting: set[Operation] = set()
     order: list[Operation] = []
     for first in ops:
         work = [first]
@@ -35,6 +37,9 @@ def sort_block(block: Block) -> None:
                 continue
             waits = [v.owner for v in op.operands if v.owner in inside and v.owner not in done]
             if waits:
+                if op in waiting:
+                    raise ValueError(f"{op.name} waits for itself")
+                waiting.add(op)
                 work.extend(reversed([w for w in waits if isinstance(w, Operation)]))
                 continue
             done.add(op)

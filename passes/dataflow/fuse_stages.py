@@ -64,7 +64,11 @@ class _Fuser:
     def _join(self, stage: StageOp) -> None:
         for value in stage.ins:
             found = _direct(value)
-            if found is not None and self._fits(found[1], stage, value) and not self._detour(found[1], stage, value):
+            if found is None or not self._fits(found[1], stage, value):
+                continue
+            before = self._before(found[1], stage, value)
+            if before is not None:
+                self._reorder(found[1], before)
                 self._merge(found[1], stage, found[0], value)
                 return
 
@@ -82,21 +86,42 @@ class _Fuser:
             return bool(ops)
         return all(op.name in ELEMENTWISE | ROWWISE for op in tail) and all(op.name in ELEMENTWISE for op in ops)
 
-    def _detour(self, maker: StageOp, stage: StageOp, direct: SSAValue) -> bool:
-        """Whether another path leads from `maker` to `stage` (fusing them would close a cycle)."""
-        seen: set[Operation] = set()
+    def _before(self, maker: StageOp, stage: StageOp, direct: SSAValue) -> set[Operation] | None:
+        """What `stage` needs besides `direct` and stands after `maker`; None when `maker` is part of it (then fusing the
+        two would close a circle)."""
+        found: set[Operation] = set()
         work = [v.owner for v in stage.ins if v is not direct]
-        first = self.position[maker]
         while work:
             op = work.pop()
             if op is maker:
-                return True
-            if not isinstance(op, Operation) or op in seen or self.position.get(op, -1) < first:
+                return None
+            if not isinstance(op, Operation) or op in found or self.position.get(op, -1) < self.position[maker]:
                 continue
-            seen.add(op)
-            # a direct second use of the maker's buffered output is no detour
+            found.add(op)
             work.extend(v.owner for v in op.operands)
-        return False
+        return found
+
+    def _reorder(self, maker: StageOp, before: set[Operation]) -> None:
+        """Put `maker` after `before`, and what needs it after itself: the positions of all of them are dealt out anew, so
+        that every op still stands after what it needs."""
+        if not before:
+            return
+        last = max(self.position[op] for op in before)
+        after: set[Operation] = set()
+        work: list[Operation] = [maker]
+        while work:
+            for out in work.pop().results:
+                for use in out.uses:
+                    op = use.operation
+                    if op not in after and self.position.get(op, last) < last:
+                        after.add(op)
+                        work.append(op)
+
+        def ordered(ops: set[Operation]) -> list[Operation]:
+            return sorted(ops, key=self.position.__getitem__)
+
+        order = [*ordered(before), maker, *ordered(after)]
+        self.position.update(zip(order, sorted(self.position[op] for op in order), strict=True))
 
     def _merge(self, maker: StageOp, stage: StageOp, buffer: BufferOp, value: SSAValue) -> None:
         joined = {v for v in stage.ins if v is value}

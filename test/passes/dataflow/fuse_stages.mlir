@@ -315,3 +315,58 @@ builtin.module attributes {machine.device = #machine.device<"four", {base = "pla
     func.return %0 : tensor<2x2xf32>
   }
 }
+
+// -----
+
+// The first addition goes to the sine although the product that it needs is made later; the stage of the cosine, which
+// that product needs, must then not take the second addition, which needs the first.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.stage "cos_0"
+// CHECK:           tensor.cos
+// CHECK-NEXT:      dataflow.yield
+// CHECK:         dataflow.stage "matmul_0"
+// CHECK:         dataflow.stage "sin_0"
+// CHECK:           tensor.sin
+// CHECK-NEXT:      tensor.add
+// CHECK-NEXT:      tensor.add
+func.func @main(%x: tensor<8x6xf32>, %w: tensor<6x6xf32>) -> tensor<8x6xf32> {
+  %0 = dataflow.section "main_0"(%x, %w) : (tensor<8x6xf32>, tensor<6x6xf32>) -> tensor<8x6xf32> {
+  ^bb0(%1: tensor<8x6xf32>, %2: tensor<6x6xf32>):
+    %3 = dataflow.load %1 at 0 [6, 1] : tensor<8x6xf32> -> !dataflow.stream<tensor<8x6xf32>>
+    %4, %5 = dataflow.buffer [8, 6] (%3 at 0 [6, 1]) to (at 0 [6, 1], at 0 [6, 1]) : (!dataflow.stream<tensor<8x6xf32>>) -> (!dataflow.stream<tensor<8x6xf32>>, !dataflow.stream<tensor<8x6xf32>>)
+    %6 = dataflow.stage "sin_0"(%4) : (!dataflow.stream<tensor<8x6xf32>>) -> !dataflow.stream<tensor<8x6xf32>> {
+    ^bb0(%7: tensor<8x6xf32>):
+      %a = tensor.sin %7 : tensor<8x6xf32> -> tensor<8x6xf32>
+      dataflow.yield %a : tensor<8x6xf32>
+    }
+    %7 = dataflow.stage "cos_0"(%5) : (!dataflow.stream<tensor<8x6xf32>>) -> !dataflow.stream<tensor<8x6xf32>> {
+    ^bb0(%8: tensor<8x6xf32>):
+      %b = tensor.cos %8 : tensor<8x6xf32> -> tensor<8x6xf32>
+      dataflow.yield %b : tensor<8x6xf32>
+    }
+    %8, %9 = dataflow.buffer [8, 6] (%7 at 0 [6, 1]) to (at 0 [6, 1], at 0 [6, 1]) : (!dataflow.stream<tensor<8x6xf32>>) -> (!dataflow.stream<tensor<8x6xf32>>, !dataflow.stream<tensor<8x6xf32>>)
+    %10 = dataflow.load %2 at 0 [6, 1] : tensor<6x6xf32> -> !dataflow.stream<tensor<6x6xf32>>
+    %11 = dataflow.buffer [6, 6] (%10 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<6x6xf32>>) -> !dataflow.stream<tensor<6x6xf32>>
+    %12 = dataflow.stage "matmul_0"(%8, %11) : (!dataflow.stream<tensor<8x6xf32>>, !dataflow.stream<tensor<6x6xf32>>) -> !dataflow.stream<tensor<8x6xf32>> {
+    ^bb0(%13: tensor<8x6xf32>, %14: tensor<6x6xf32>):
+      %m = tensor.matmul %13, %14 : tensor<8x6xf32>, tensor<6x6xf32> -> tensor<8x6xf32>
+      dataflow.yield %m : tensor<8x6xf32>
+    }
+    %13 = dataflow.buffer [8, 6] (%6 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<8x6xf32>>) -> !dataflow.stream<tensor<8x6xf32>>
+    %14 = dataflow.buffer [8, 6] (%12 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<8x6xf32>>) -> !dataflow.stream<tensor<8x6xf32>>
+    %15 = dataflow.stage "add_0"(%13, %14) : (!dataflow.stream<tensor<8x6xf32>>, !dataflow.stream<tensor<8x6xf32>>) -> !dataflow.stream<tensor<8x6xf32>> {
+    ^bb0(%16: tensor<8x6xf32>, %17: tensor<8x6xf32>):
+      %s = tensor.add %16, %17 : tensor<8x6xf32>, tensor<8x6xf32> -> tensor<8x6xf32>
+      dataflow.yield %s : tensor<8x6xf32>
+    }
+    %16 = dataflow.buffer [8, 6] (%15 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<8x6xf32>>) -> !dataflow.stream<tensor<8x6xf32>>
+    %17 = dataflow.stage "add_1"(%9, %16) : (!dataflow.stream<tensor<8x6xf32>>, !dataflow.stream<tensor<8x6xf32>>) -> !dataflow.stream<tensor<8x6xf32>> {
+    ^bb0(%18: tensor<8x6xf32>, %19: tensor<8x6xf32>):
+      %t = tensor.add %18, %19 : tensor<8x6xf32>, tensor<8x6xf32> -> tensor<8x6xf32>
+      dataflow.yield %t : tensor<8x6xf32>
+    }
+    %18 = dataflow.store (%17 at 0 [6, 1]) : (!dataflow.stream<tensor<8x6xf32>>) -> tensor<8x6xf32>
+    dataflow.yield %18 : tensor<8x6xf32>
+  }
+  func.return %0 : tensor<8x6xf32>
+}
