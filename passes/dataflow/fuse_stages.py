@@ -87,8 +87,8 @@ class _Fuser:
         return all(op.name in ELEMENTWISE | ROWWISE for op in tail) and all(op.name in ELEMENTWISE for op in ops)
 
     def _before(self, maker: StageOp, stage: StageOp, direct: SSAValue) -> set[Operation] | None:
-        """What `stage` needs besides `direct` and stands after `maker`; None when `maker` is part of it (then fusing the
-        two would close a circle)."""
+        """What `stage` needs besides `direct` and stands after `maker`; None when `maker` is part of it (then fusing
+        the two would close a circle)."""
         found: set[Operation] = set()
         work = [v.owner for v in stage.ins if v is not direct]
         while work:
@@ -102,8 +102,8 @@ class _Fuser:
         return found
 
     def _reorder(self, maker: StageOp, before: set[Operation]) -> None:
-        """Put `maker` after `before`, and what needs it after itself: the positions of all of them are dealt out anew, so
-        that every op still stands after what it needs."""
+        """Put `maker` after `before`, and what needs it after itself: the positions of all of them are dealt out anew,
+        so that every op still stands after what it needs."""
         if not before:
             return
         last = max(self.position[op] for op in before)
