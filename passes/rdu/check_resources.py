@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.device import Device
-from headrace.dialects.rdu.ops import ConfigOp, PcuOp, PmuOp, ProgramOp, UnitOp
+from headrace.dialects.rdu.ops import ConfigOp, FlowOp, PcuOp, PmuOp, ProgramOp, UnitOp
 from headrace.dialects.support import dtypes, locations
 from headrace.dialects.support.diagnostics import Collector
 from headrace.dialects.tensor.base import tt
@@ -47,9 +47,13 @@ def check(config: ConfigOp, device: Device, found: Collector) -> None:
                 fix="cut the section, or lower the parallel factors",
                 location=locations.of(config),
             )
+    flows: dict[str, FlowOp] = {}  # a flow of each unit
+    for flow in config.flows:
+        for title in flow.ends:
+            flows.setdefault(title, flow)
     for unit in units:
         if isinstance(unit, PmuOp):
-            _check_memory(config, unit, device, found)
+            _check_memory(unit, flows.get(unit.title), device, found)
         if isinstance(unit, PcuOp) and len(parts := pieces(Body.of(unit.body.block), device)) > 1:
             found.add(
                 "unit-too-small",
@@ -60,9 +64,8 @@ def check(config: ConfigOp, device: Device, found: Collector) -> None:
     _check_sites(config, device, found)
 
 
-def _check_memory(config: ConfigOp, unit: PmuOp, device: Device, found: Collector) -> None:
-    flows = [f for f in config.flows if unit.title in f.ends]
-    frames = prod(x.count for x in flows[0].stream.stream.time[: unit.frames.value.data]) if flows else 1
+def _check_memory(unit: PmuOp, flow: FlowOp | None, device: Device, found: Collector) -> None:
+    frames = prod(x.count for x in flow.stream.stream.time[: unit.frames.value.data]) if flow is not None else 1
     need = unit_bytes(unit, frames)
     if need > device.pmu.bytes:
         found.add(

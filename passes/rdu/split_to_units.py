@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -29,7 +30,8 @@ class _Splitter:
         self.leaves = leaves
         self.body = Body.of(unit.body.block)
 
-    def run(self, parts: list[Piece]) -> None:
+    def run(self, parts: list[Piece]) -> list[FlowOp]:
+        """Put a chain of units in its place; the flows that take the place of the unit's."""
         where: dict[int, int] = {}  # value -> piece that makes it
         for n, piece in enumerate(parts):
             for i in piece.ops:
@@ -72,6 +74,7 @@ class _Splitter:
         for op in (*self.feeds.values(), *self.leaves, self.unit):
             op.detach()
             op.erase()
+        return flows
 
     def _wanted(self, n: int, parts: list[Piece], where: dict[int, int]) -> list[int]:
         """Values that piece n makes and others need, in order."""
@@ -136,16 +139,22 @@ def _moved(flow: FlowOp, src: tuple[str, int] | None = None, dst: tuple[str, int
 def split(config: ConfigOp, device: Device) -> bool:
     """Split the compute units of a config; whether any was."""
     changed = False
+    leaves: defaultdict[str, dict[FlowOp, None]] = defaultdict(dict)
+    feeds: defaultdict[str, dict[FlowOp, None]] = defaultdict(dict)
+    for flow in config.flows:
+        leaves[flow.ends[0]][flow] = feeds[flow.ends[1]][flow] = None
     for unit in config.units:
         if not isinstance(unit, PcuOp):
             continue
         parts = pieces(Body.of(unit.body.block), device)
         if len(parts) == 1:
             continue
-        flows = config.flows
-        feeds = [f for f in flows if f.ends[1] == unit.title]
-        leaves = [f for f in flows if f.ends[0] == unit.title]
-        _Splitter(unit, feeds, leaves).run(parts)
+        old = [*feeds[unit.title], *leaves[unit.title]]
+        splitter = _Splitter(unit, list(feeds[unit.title]), list(leaves[unit.title]))
+        for flow in old:
+            del leaves[flow.ends[0]][flow], feeds[flow.ends[1]][flow]
+        for flow in splitter.run(parts):
+            leaves[flow.ends[0]][flow] = feeds[flow.ends[1]][flow] = None
         changed = True
     return changed
 
