@@ -1,0 +1,5 @@
+"""`python -m headrace.tools.opt`."""
+
+from headrace.tools.opt import main
+
+main()

@@ -1,0 +1,47 @@
+"""The command line of headrace-opt."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+class Usage(Exception):
+    """Bad command line; carries the text."""
+
+
+class _Arguments(argparse.ArgumentParser):
+    """An argument parser that raises instead of leaving the process."""
+
+    def error(self, message: str) -> Any:
+        raise Usage(message)
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    cli = _Arguments("headrace-opt", description="Read IR, run passes, print IR.", allow_abbrev=False)
+    add = cli.add_argument
+    add("input", nargs="?", default="-", help="file of IR; standard input when it is '-' or missing")
+    add("-o", "--output", default="-", help="where the result goes; standard output by default")
+    add("-p", "--passes", default="", metavar="PIPELINE", help="passes in order: 'a,b{x=1 y=2,3}'; may name pipelines")
+    add("--device", metavar="NAME|TOML", help="put this device into the module before the passes run")
+    add("--split-input-file", action="store_true", help="treat parts between '// -----' lines one by one")
+    add("--verify-diagnostics", action="store_true", help="errors must be those of '// expected-error {{…}}' comments")
+    add("--verify-each", action=argparse.BooleanOptionalAction, default=True, help="audit the IR after each pass")
+    add("--check-numbers", action="store_true", help="run the program after each pass; the results must stay the same")
+    add("--weights", default="random:0", metavar="FILE|random:SEED", help="weights for --check-numbers")
+    add("--inputs", default="random:0", metavar="NPZ|random:SEED", help="inputs for --check-numbers")
+    add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects in generic form")
+    add("--print-op-generic", action="store_true", help="print in generic form")
+    add("--print-debuginfo", action="store_true", help="print locations")
+    add("--print-ir-before", action="append", default=[], metavar="PASS", help="IR before this pass, to standard error")
+    add("--print-ir-after", action="append", default=[], metavar="PASS", help="IR after this pass, to standard error")
+    add("--print-ir-before-all", action="store_true", help="IR before every pass")
+    add("--print-ir-after-all", action="store_true", help="IR after every pass")
+    add("--print-ir-after-change", action="store_true", help="what each pass changed, as a diff")
+    add("--timing", action="store_true", help="CPU time, op counts and change by pass, to standard error")
+    add("--print-pipeline", action="store_true", help="the pipeline with all names expanded, to standard error")
+    add("--list-passes", action="store_true", help="list the passes and pipelines, and stop")
+    add("--help-pass", metavar="PASS", help="explain one pass and its options, and stop")
+    add("--version", action="store_true", help="print the version, and stop")
+    return cli
