@@ -60,7 +60,8 @@ class Numbers:
             self.say(f"numbers after {one.name}: not checked, {error.what}")
             return
         if set(after) != set(self.before):
-            raise PassBug(f"pass '{one}' changed the results: {sorted(self.before)} became {sorted(after)}")
+            was, now = sorted(self.before), sorted(after)
+            raise PassBug("changed-results", str(one), f"changed the results: {was} became {now}")
         worst = max((difference(self.before[name], after[name], name, str(one)) for name in after), default=0.0)
         self.say(f"numbers after {one.name}: largest error {worst:.1e}")
 
@@ -153,7 +154,7 @@ def difference(reference: Array, found: Array, name: str, after: str) -> float:
 
     if reference.shape != found.shape or reference.dtype != found.dtype:
         was, now = (f"{from_numpy(a.dtype)}{list(a.shape)}" for a in (reference, found))
-        raise PassBug(f"pass '{after}' changed the type of result '{name}' from {was} to {now}")
+        raise PassBug("changed-results", after, f"changed the type of result '{name}' from {was} to {now}")
     if not reference.size:
         return 0.0
     limit = TOLERANCE.get(from_numpy(reference.dtype), 0.0)
@@ -166,8 +167,10 @@ def difference(reference: Array, found: Array, name: str, after: str) -> float:
     if relative > limit:
         place = ", ".join(map(str, worst))
         raise PassBug(
-            f"pass '{after}' changes the numbers: result '{name}'[{place}] was {want[worst]:.9g} and is "
-            f"{have[worst]:.9g}; error over largest magnitude {relative:.1e}, allowed {limit:.0e}"
+            "changed-results",
+            after,
+            f"changes the numbers: result '{name}'[{place}] was {want[worst]:.9g} and is {have[worst]:.9g}; "
+            f"error over largest magnitude {relative:.1e}, allowed {limit:.0e}",
         )
     return relative
 

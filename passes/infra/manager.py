@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Literal, TextIO
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -27,8 +27,42 @@ from headrace.passes.infra.verify import offences, unlocated
 ALL = "*"
 
 
+Kind = Literal[
+    "invalid-ir",
+    "lost-location",
+    "false-claim",
+    "changed-results",
+    "endless-rewrite",
+    "illegal-op",
+    "crash",
+]
+"""What a pass can do wrong."""
+
+
 class PassBug(Exception):
-    """A pass broke its contract: invalid IR, ops without a location, or a wrong claim about change. A bug of ours."""
+    """A pass broke its contract: a bug in the pass, not in the program. The text says everything the fields say.
+
+    >>> raise PassBug("false-claim", "cse", "says that it changed nothing", op="tensor.sub", location="layer/Sub")
+    """
+
+    def __init__(
+        self, kind: Kind, spec: str, what: str, *, op: str = "", location: str = "", details: Sequence[str] = ()
+    ) -> None:
+        self.kind: Kind = kind
+        self.spec = spec
+        """The pass with its options, as a pipeline has it."""
+        self.op = op
+        """Name of the op at fault, empty when there is none."""
+        self.location = location
+        """Model location of that op."""
+        lines = [f"pass '{spec}' {what} [{kind}]", *([f"op: '{op}'"] if op else [])]
+        lines += [f"at: {location}"] if location else []
+        super().__init__("\n  ".join([*lines, *details]))
+
+    @property
+    def pass_name(self) -> str:
+        """The name of the pass, without options."""
+        return self.spec.partition("{")[0]
 
 
 @dataclass(frozen=True)
@@ -126,15 +160,19 @@ class PassManager:
     def _audit(self, one: ModulePass, record: Record, module: ModuleOp, before: ModuleOp, lost_before: int) -> None:
         wrong = offences(module)
         if wrong:
-            lines = [f"  {locations.of(op)}: '{op.name}': {message}" for op, message in wrong]
-            raise PassBug("\n".join([f"pass '{one}' left invalid IR:", *lines]))
+            lines = [f"{locations.of(op)}: '{op.name}': {message}" for op, message in wrong]
+            first = wrong[0].op
+            raise PassBug(
+                "invalid-ir", str(one), "left invalid IR", op=first.name, location=locations.of(first), details=lines
+            )
         lost = unlocated(module)
         if len(lost) > lost_before:
             names = ", ".join(sorted({op.name for op in lost}))
-            raise PassBug(f"pass '{one}' made ops without a location: {names}")
+            raise PassBug("lost-location", str(one), f"made ops without a location: {names}")
         equal = before.is_structurally_equivalent(module) and _result_types(before) == _result_types(module)
         if record.changed is not None and record.changed == equal:
-            raise PassBug(f"pass '{one}' says that it changed {'something, and nothing did' if equal else 'nothing'}")
+            claim = f"says that it changed {'something, and nothing did' if equal else 'nothing'}"
+            raise PassBug("false-claim", str(one), claim)
         record.changed = not equal
         if isinstance(one, Pass) and one.ensures is not None:
             one.ensures.check(module, f"{one.name} ensures")

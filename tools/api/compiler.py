@@ -292,9 +292,10 @@ def lower(
         clock.lap(f"{name} passes")
         if on_phase is not None:
             on_phase(name, module)
-    _verify(module)
+    ran = ",".join(str(one) for passes in phases.values() for one in passes)
+    _verify(module, ran)
     clock.lap("verify")
-    return ",".join(str(one) for passes in phases.values() for one in passes)
+    return ran
 
 
 def executable(done: Translation) -> Executable:
@@ -355,17 +356,25 @@ class Clock:
         self._last = now
 
 
-def _verify(module: ModuleOp) -> None:
+def _verify(module: ModuleOp, pipeline: str) -> None:
     from xdsl.utils.exceptions import VerifyException
 
+    from headrace.dialects.support import locations
     from headrace.passes.infra.manager import PassBug
     from headrace.passes.infra.verify import offences
 
     try:
         module.verify()
     except (VerifyException, CompileError):
-        wrong = [f"  '{op.name}': {message}" for op, message in offences(module)]
-        raise PassBug("\n".join(["the passes left invalid IR (--verify-each says which):", *wrong])) from None
+        wrong = offences(module)
+        raise PassBug(
+            "invalid-ir",
+            pipeline,
+            "left invalid IR (--verify-each says which pass it was)",
+            op=wrong[0].op.name if wrong else "",
+            location=locations.of(wrong[0].op) if wrong else "",
+            details=[f"'{op.name}': {message}" for op, message in wrong],
+        ) from None
 
 
 def weight_store(weights: str | Path | WeightStore | None) -> WeightStore:

@@ -106,7 +106,7 @@ def test_without_watching_a_foreign_pass_is_unknown() -> None:
         (AddOps(located=False), "pass 'add-ops{located=false}' made ops without a location: test.op"),
         (AddOps(lie=True), "says that it changed nothing"),
         (AddOps(0, lie=True), "says that it changed something, and nothing did"),
-        (AddOps(broken=True), "left invalid IR:\n  f: 'func.func'"),
+        (AddOps(broken=True), "left invalid IR [invalid-ir]\n  op: 'func.func'\n  at: f"),
     ],
 )
 def test_a_pass_that_breaks_its_contract_is_named(one: AddOps, message: str) -> None:
