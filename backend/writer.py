@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ import numpy as np
 
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.files import replacing
 from headrace.dialects.tensor.shapes import TT
 from headrace.runtime import table
 from headrace.runtime.artifact import FORMAT, NAMES, PROGRAM, TABLES, canonical, digest_of_digests, header_digest
@@ -66,10 +66,7 @@ def write_artifact(
     digests["header"] = header_digest(metadata, header)
     digests["weights"] = dict.fromkeys(held, "0" * 64)
     digests["all"] = "0" * 64
-    try:
-        _stream(path, header, metadata, digests, tables, {key: array for key, (_, array) in held.items()})
-    except OSError as error:
-        raise CompileError("cannot-write", f"{path}: {error.strerror}") from None
+    _stream(path, header, metadata, digests, tables, {key: array for key, (_, array) in held.items()})
 
 
 def _stream(
@@ -83,30 +80,17 @@ def _stream(
     """Write everything into a file beside `path` and move it there. The header is written again when all is
     hashed."""
     head = _header_bytes(header, metadata, digests)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(head)
-            for array in tables.values():
-                file.write(array.data)
-            for key, array in weights.items():
-                digests["weights"][key] = _write_weight(file, array)
-            digests["all"] = digest_of_digests(digests)
-            file.seek(0)
-            again = _header_bytes(header, metadata, digests)
-            assert len(again) == len(head)
-            file.write(again)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    with replacing(path) as file:
+        file.write(head)
+        for array in tables.values():
+            file.write(array.data)
+        for key, array in weights.items():
+            digests["weights"][key] = _write_weight(file, array)
+        digests["all"] = digest_of_digests(digests)
+        file.seek(0)
+        again = _header_bytes(header, metadata, digests)
+        assert len(again) == len(head)
+        file.write(again)
 
 
 def _write_weight(file: Any, array: Array) -> str:

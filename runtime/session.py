@@ -13,6 +13,7 @@ import numpy as np
 
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
+from headrace.dialects.support.files import replacing
 from headrace.runtime.artifact import Artifact, open_artifact
 from headrace.runtime.check import check_program
 from headrace.runtime.plan import Plan, Step, bind_program, plan_configs, run_steps
@@ -282,14 +283,10 @@ class Executable:
 def _copy(artifact: Artifact, path: Path) -> None:
     import shutil
 
-    try:
-        if path.exists() and path.samefile(artifact.path):
-            return
-        beside = path.with_name(f".{path.name}.tmp")
-        shutil.copyfile(artifact.path, beside)
-        os.replace(beside, path)
-    except OSError as error:
-        raise CompileError("cannot-write", f"{path}: {error.strerror}") from None
+    if path.exists() and path.samefile(artifact.path):
+        return
+    with replacing(path) as file, open(artifact.path, "rb") as source:
+        shutil.copyfileobj(source, file)
 
 
 def _type(array: Array) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -205,31 +204,18 @@ def random_arrays(ports: Sequence[Any], seed: int) -> dict[str, Array]:
 
 def save_arrays(path: str | Path, arrays: Mapping[str, Array]) -> None:
     """Write an .npz file, complete or not at all."""
-    import tempfile
     import zipfile
 
     import numpy as np
 
     from headrace.compiler import check_writable
+    from headrace.dialects.support.files import replacing
 
-    path = Path(path)
     check_writable(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as raw, zipfile.ZipFile(raw, "w") as archive:
-            for key, array in arrays.items():  # np.savez refuses some names
-                with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w", force_zip64=True) as file:
-                    np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except OSError as error:
-        os.unlink(name)
-        raise CompileError("cannot-write", f"{path}: {error.strerror}") from None
-    except BaseException:
-        os.unlink(name)
-        raise
+    with replacing(path) as raw, zipfile.ZipFile(raw, "w") as archive:
+        for key, array in arrays.items():  # np.savez refuses some names
+            with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
 
 
 def one_of(first: bool, second: bool, names: str) -> None:
