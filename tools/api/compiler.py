@@ -210,7 +210,8 @@ def import_model(
     if path is not None and path.suffix == ".mlir":
         given = {"dims": dims, "input_shapes": input_shapes, "states": states}
         _refuse_for_ir(path, [name for name, value in given.items() if value])
-        return Imported(parse_ir(path), weight_store(weights), path.stem)
+        module = parse_ir(path)
+        return Imported(module, weight_store(weights, module), path.stem)
     if path is not None and path.suffix not in ("", ".onnx"):
         raise CompileError(
             "unknown-format",
@@ -377,10 +378,17 @@ def _verify(module: ModuleOp, pipeline: str) -> None:
         ) from None
 
 
-def weight_store(weights: str | Path | WeightStore | None) -> WeightStore:
-    """The weights of a file or an artifact; those given as a store; or none."""
-    from headrace.dialects.support.weights import WeightStore, open_store
+def weight_store(weights: str | Path | WeightStore | None, module: ModuleOp | None = None) -> WeightStore:
+    """The weights of a file or an artifact; those given as a store; what `random:SEED` gives for a module; or none."""
+    from headrace.dialects.support.weights import WeightStore, open_store, random
 
+    if module is not None and isinstance(weights, str) and weights.startswith("random:"):
+        from headrace.dialects.tensor.storage import weight_types
+
+        seed = weights.removeprefix("random:")
+        if not seed.isdecimal():
+            raise CompileError("bad-option", f"weights '{weights}': the seed is no number", fix="random:0")
+        return random({key: (of.shape, of.dtype) for key, of in weight_types(module).items()}, int(seed))
     if isinstance(weights, WeightStore):
         return weights
     if weights is not None and not Path(weights).exists():

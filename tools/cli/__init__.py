@@ -20,6 +20,7 @@ COMMANDS = {
     "run": "run an artifact on inputs",
     "compare": "run a model at every level and compare with a reference",
     "bench": "latency and throughput of an artifact",
+    "decoder": "write a decoder-only transformer of a given size as IR",
     "devices": "the devices, and every number of one with its source",
     "demo": "compile, run, compare and profile a small attention model",
 }

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @common.binding_options
 @click.option("--state", "states", multiple=True, metavar="PAST=PRESENT", help="Input and output that are one state.")
 @click.option("--shape-only", is_flag=True, help="Compile without weights: to be planned and timed, not run.")
-@click.option("--weights", metavar="FILE", help="Weights of a .mlir model: .safetensors, .npz, .sn or a folder.")
+@click.option("--weights", metavar="FILE", help="Weights of a .mlir model: a file, a folder or random:SEED.")
 @click.option("--passes", metavar="PIPELINE", help="Passes in place of the default ones: 'a,b{x=1},c'.")
 @click.option("--dump-phases", metavar="DIR", help="Write the IR after each phase to this folder.")
 @click.option("--verify-each", is_flag=True, help="Audit the IR after each pass (slow; for authors of passes).")
