@@ -1,4 +1,4 @@
-"""Every `// RUN:` line of every .mlir file under test/ is a pytest item, run in this process by inproc.py."""
+"""Every `// RUN:` line of every .mlir file under test/ is a pytest item, run in this process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import inproc
 import pytest
 
-IGNORED = {"Inputs", "data"}
+from headrace.tools import run_lines
 
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before NumPy is loaded
     os.environ.setdefault(_threads, "1")
@@ -19,7 +18,7 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"): 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect .mlir files."""
-    if file_path.suffix != ".mlir" or IGNORED & set(file_path.parts):
+    if file_path.suffix != ".mlir" or run_lines.IGNORED & set(file_path.parts):
         return None
     return MlirFile.from_parent(parent, path=file_path)
 
@@ -28,7 +27,7 @@ class MlirFile(pytest.File):
     """One lit test."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        lines = inproc.run_lines(self.path)
+        lines = run_lines.substituted(self.path)
         if not lines:
             raise self.CollectError(f"{self.path}: no RUN line")
         for number, line in enumerate(lines):
@@ -47,7 +46,7 @@ class RunLine(pytest.Item):
         self.line = line
 
     def runtest(self) -> None:
-        code, text = inproc.run_line(self.line)
+        code, text = run_lines.run_line(self.line)
         if code:
             raise RunFailure(f"RUN: {self.line}\nexit {code}\n{text}")
 

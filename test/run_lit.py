@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-IGNORED = {"Inputs", "data"}
+from headrace.tools.run_lines import IGNORED
 
 
 def main() -> int:

@@ -14,8 +14,11 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
+
+from headrace.tools.run_lines import IGNORED, run_lines
 
 TOPS = ("dialects", "passes", "frontends", "backend", "runtime", "tools")
 LEVELS = ("tensor", "dataflow", "rdu")
@@ -80,6 +83,7 @@ LAYERS = (
     ),
     Layer("runtime", ("dialects",), ("numpy", "ml_dtypes")),
     Layer("tools", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors")),
+    Layer("tools.run_lines", ("",), ("filecheck",)),
     Layer("tools.cli", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "click", "onnxruntime")),
     Layer(
         "tools.bench",
@@ -249,9 +253,6 @@ def check_packages(root: Path) -> Iterator[Finding]:
 # -------------------------------------------------------------------------------------------------------------- tests
 
 MIRROR_EXEMPT = {"e2e", "property", "replay", "data", "Inputs", "packaging"}
-CHECK_LINE = re.compile(
-    r"//\s*(?P<prefix>[A-Z][A-Z0-9_-]*?)(?P<suffix>-(?:NEXT|SAME|NOT|DAG|LABEL|EMPTY|COUNT-\d+))?(?:\{LITERAL\})?(?P<colon>:?)(?=\s|$)"
-)
 
 
 def check_tests(root: Path) -> Iterator[Finding]:
@@ -284,65 +285,134 @@ def check_tests(root: Path) -> Iterator[Finding]:
             yield Finding(f"test/{'/'.join(parts)}", 0, "names", "mirrors no folder or module of the source")
 
 
+# ------------------------------------------------------------------------------------------- tests that test nothing
+
+SUFFIXES = ("NEXT", "SAME", "NOT", "DAG", "LABEL", "EMPTY")
+WORD = re.compile(r"//\s*(?P<word>[A-Za-z][\w-]*)(?:\{LITERAL\})?(?P<colon>\s*:)?")
+NOTES = frozenset({"RUN", "TODO", "NOTE", "FIXME"})
+"""Words in capitals with a colon that no RUN line has to know."""
+PART = re.compile(r"^// -----[^\n]*\n?", re.M)
+
+
+class Check(NamedTuple):
+    """One line that filecheck reads."""
+
+    line: int
+    prefix: str
+    suffix: str
+
+
 def check_vacuous(root: Path) -> Iterator[Finding]:
-    """Lit tests that cannot fail."""
+    """Lit tests that cannot fail. What no reading of a file shows, test/tools/test_not_vacuous.py finds by running."""
     for path in sorted((root / "test").rglob("*.mlir")):
-        if {"Inputs", "data"} & set(path.parts):
-            continue
-        yield from vacuous(path.read_text(encoding="utf-8"), str(path.relative_to(root)))
+        if not IGNORED & set(path.parts):
+            yield from vacuous(path.read_text(encoding="utf-8"), str(path.relative_to(root)))
 
 
 def vacuous(text: str, where: str) -> Iterator[Finding]:
-    """What makes one lit test empty: RUN lines without a file or a check, CHECK lines that no RUN line reads."""
+    """What makes one lit test empty: RUN lines without a file or a check, checks that no RUN line makes."""
+
+    def finding(line: int, message: str) -> Finding:
+        return Finding(where, line, "vacuous", message)
+
     runs = run_lines(text)
     if not runs:
-        yield Finding(where, 0, "vacuous", "no RUN line")
-    used: set[str] = set()
-    for line, run in runs:
-        if "%s" not in run:
-            yield Finding(where, line, "vacuous", "the RUN line does not read the file (%s)")
-        checks = re.search(r"\| *filecheck +%s\b(.*)", run)
-        if checks:
-            given = re.findall(r"--?check-prefix(?:es)?[= ]([\w,-]+)", checks[1])
-            used.update(p for names in given for p in names.split(",")) if given else used.add("CHECK")
-        if not checks and "--verify-diagnostics" not in run and "diff " not in run:
-            yield Finding(where, line, "vacuous", "the RUN line checks nothing (no filecheck, no --verify-diagnostics)")
-        if "--verify-diagnostics" in run and "expected-error" not in text:
-            yield Finding(where, line, "vacuous", "--verify-diagnostics without an expected-error")
-    if "expected-error" in text and not any("--verify-diagnostics" in run for _, run in runs):
-        yield Finding(where, 0, "vacuous", "expected-error without --verify-diagnostics")
-    seen: set[str] = set()
+        yield finding(0, "no RUN line")
+    prefixes = {run.number: _prefixes(run.text) for run in runs}
+    used = {prefix for some in prefixes.values() for prefix in some}
+    lines = list(checks(text, used))
+    for number, run in runs:
+        yield from (finding(number, message) for message in _run_faults(run, prefixes[number], text))
+        mine = [one for one in lines if one.prefix in prefixes[number]]
+        for prefix in prefixes[number]:
+            if all(one.prefix != prefix for one in mine):
+                yield finding(number, f"no line of prefix {prefix}")
+        if mine and all(one.suffix == "NOT" for one in mine):
+            yield finding(number, "only -NOT lines: any output without them passes; say what is there")
+    if "expected-error" in text and not any("--verify-diagnostics" in run.text for run in runs):
+        yield finding(0, "expected-error without --verify-diagnostics")
+    read = {one.line for one in lines}
     for number, line in enumerate(text.splitlines(), 1):
-        match = CHECK_LINE.match(line.strip())
-        if match is None or match["prefix"] == "RUN":
-            continue
-        known = match["prefix"] in used
-        if match["colon"]:
-            seen.add(match["prefix"])
-            looks_like = "CHECK" in match["prefix"] or match["suffix"]
-            if not known and looks_like:
-                yield Finding(where, number, "vacuous", f"no RUN line uses the prefix {match['prefix']}")
-        elif known and (match["suffix"] or match["prefix"].startswith("CHECK")):
-            yield Finding(where, number, "vacuous", f"{match['prefix']}{match['suffix'] or ''} without a colon")
-    for prefix in sorted(used - seen):
-        yield Finding(where, 0, "vacuous", f"no line of prefix {prefix}")
+        if number not in read:
+            yield from (finding(number, message) for message in _not_read(line, used))
+    yield from _parts(text, [run.text for run in runs], lines, where)
 
 
-def run_lines(text: str) -> list[tuple[int, str]]:
-    """The RUN lines with their line numbers, continued lines joined."""
-    found: list[tuple[int, str]] = []
-    going_on = False
+def checks(text: str, prefixes: Iterable[str]) -> Iterator[Check]:
+    """The lines that filecheck reads with these prefixes, by its own rules."""
+    names = "|".join(map(re.escape, sorted(prefixes, key=len, reverse=True)))
+    if not names:
+        return
+    suffixes = "|".join([*SUFFIXES, r"COUNT-\d+"])
+    pattern = re.compile(rf"(?:^|[^a-zA-Z_-])({names})(?:-({suffixes}))?(?:\{{LITERAL\}})?:")
+    comment = re.compile(rf"(?:COM|RUN).*(?:{names})")
     for number, line in enumerate(text.splitlines(), 1):
-        match = re.match(r"\s*// RUN:(.*)$", line)
-        if match is None:
-            continue
-        part = match[1].strip()
-        if going_on:
-            found[-1] = found[-1][0], f"{found[-1][1]} {part.removesuffix(chr(92))}"
-        else:
-            found.append((number, part.removesuffix(chr(92))))
-        going_on = part.endswith(chr(92))
+        match = None if comment.search(line) else pattern.search(line)
+        if match:
+            yield Check(number, match[1], match[2] or "")
+
+
+def _prefixes(run: str) -> list[str]:
+    """The prefixes with which a RUN line has this file checked; none when it does not."""
+    found: list[str] = []
+    for command in run.split("|"):
+        if re.match(r"\s*filecheck\b.*%s(?!\w)", command):
+            given = re.findall(r"--?check-prefix(?:es)?[= ]([\w,-]+)", command)
+            found += [prefix for names in given for prefix in names.split(",")] if given else ["CHECK"]
     return found
+
+
+def _run_faults(run: str, prefixes: list[str], text: str) -> Iterator[str]:
+    if "%s" not in run:
+        yield "the RUN line does not read the file (%s)"
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"", "''", run)
+    if re.search(r"\|\||;|&(?!1)", bare):
+        yield "'||', ';' and '&' hide the exit code of what stands before them"
+    elif prefixes and not re.match(r"\s*filecheck\b", bare.split("|")[-1]):
+        yield "what comes after filecheck hides its exit code"
+    if not prefixes and "--verify-diagnostics" not in run and "diff " not in run:
+        yield "the RUN line checks nothing (no filecheck, no --verify-diagnostics)"
+    if "--verify-diagnostics" in run and "expected-error" not in text:
+        yield "--verify-diagnostics without an expected-error"
+
+
+def _not_read(line: str, used: set[str]) -> Iterator[str]:
+    """Why a line that filecheck does not read looks as if it should be read."""
+    match = WORD.search(line)
+    if match is None:
+        return
+    word, colon = match["word"], match["colon"]
+    if word == "RUN" or (word.startswith("RUN") and colon):
+        if not re.match(r"\s*// RUN:", line):
+            yield "not read as a RUN line; write '// RUN: …'"
+        return
+    forms = [f"{prefix}{suffix}" for prefix in {*used, "CHECK"} for suffix in ("", *(f"-{s}" for s in SUFFIXES))]
+    known = re.sub(r"-COUNT-\d+$", "", word)
+    if known in forms and known.partition("-")[0] in used and colon != ":":
+        if colon or "-" in word or word.startswith("CHECK"):
+            yield f"{word} without a colon" if not colon else f"{word} with a blank before its colon"
+        return
+    folded = known.upper().replace("_", "-")
+    near = [folded] if folded in forms else get_close_matches(folded, forms, 1, 0.8) if word.isupper() else []
+    if near and near[0] != word and (colon or "-" in near[0]):
+        yield f"'{word}' is not read; did you mean '{near[0]}:'?"
+    elif colon and word.isupper() and word not in NOTES:
+        yield f"no RUN line uses the prefix {word.partition('-')[0] if known in forms else word}"
+
+
+def _parts(text: str, runs: list[str], lines: list[Check], where: str) -> Iterator[Finding]:
+    """Parts of the file that never run on their own."""
+    breaks = [match.start() for match in PART.finditer(text)]
+    if not breaks:
+        return
+    starts = [1, *(text.count("\n", 0, at) + 1 for at in breaks)]
+    if not all("--split-input-file" in run for run in runs):
+        yield Finding(where, starts[1], "vacuous", "a RUN line does not split the parts (--split-input-file)")
+    for start, part in zip(starts, PART.split(text), strict=True):
+        rows = range(start, start + part.count("\n") + 2)
+        checked = "expected-error" in part or any(one.line in rows for one in lines)
+        if checked and not re.sub(r"//[^\n]*", "", part).strip():
+            yield Finding(where, start, "vacuous", "checks in a part without a program")
 
 
 # --------------------------------------------------------------------------------------------------------- stray text

@@ -157,33 +157,106 @@ def test_a_pass_its_file_and_its_test_have_one_name(tree: Path) -> None:
     assert ("test/passes/elsewhere", "mirrors no folder or module of the source") in found
 
 
+RUN = "// RUN: headrace-opt %s | filecheck %s\n"
+XDSL = """\
+// RUN: headrace-opt --parsing-diagnostics --verify-diagnostics --split-input-file
+
+
+%i, %f, %t1, %t2 = "test.op"() : () -> (i32, f32, tensor<10xf32>, tensor<5xf32>)
+varith.add %i, %f : i32
+// CHECK:  operand is used with type i32, but has been previously used or defined with type f32
+
+
+// -----
+// CHECK: -----
+
+
+%i, %f, %t1, %t2 = "test.op"() : () -> (i32, f32, tensor<10xf32>, tensor<5xf32>)
+varith.add %t1, %t2 : tensor<10xf32>
+// CHECK:  operand is used with type tensor<10xf32>, but has been previously used or defined with type tensor<5xf32>
+"""
+"""A test of xDSL's that has never tested anything: it reads no file, and its checks are given to nobody."""
+
+
+def test_the_vacuous_test_of_xdsl_is_found(tree: Path) -> None:
+    (tree / "test" / "tools" / "opt" / "invalid.mlir").write_text(XDSL)
+    found = [(one.path, one.line, one.message) for one in check_repo.check_vacuous(tree)]
+    where = "test/tools/opt/invalid.mlir"
+    assert found == [
+        (where, 1, "the RUN line does not read the file (%s)"),
+        (where, 1, "--verify-diagnostics without an expected-error"),
+        (where, 6, "no RUN line uses the prefix CHECK"),
+        (where, 10, "no RUN line uses the prefix CHECK"),
+        (where, 15, "no RUN line uses the prefix CHECK"),
+    ]
+    (tree / "test" / "tools" / "opt" / "invalid.mlir").write_text(XDSL.replace("--split-input-file", "%s"))
+    assert [one.line for one in check_repo.check_vacuous(tree)] == [1, 6, 10, 15, 9]
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("// RUN: headrace-opt | filecheck %s\n// CHECK: a", None),
-        ("// RUN: headrace-opt %s\n// CHECK: a", "checks nothing"),
-        ("// RUN: headrace-opt --verify-diagnostics | filecheck x\n// expected-error {{a}}", "does not read the file"),
-        ("// RUN: headrace-opt %s | filecheck %s\n// CHECK a", "CHECK without a colon"),
-        ("// RUN: headrace-opt %s | filecheck %s\n// CHECK: a\n// CHECK-NEXT b", "CHECK-NEXT without a colon"),
-        (
-            "// RUN: headrace-opt %s | filecheck %s --check-prefix=ONE\n// ONE: a\n// CHECK: b",
-            "no RUN line uses the prefix CHECK",
-        ),
-        ("// RUN: headrace-opt %s | filecheck %s --check-prefix=ONE\n", "no line of prefix ONE"),
-        ("// RUN: headrace-opt %s --verify-diagnostics", "without an expected-error"),
-        (
-            "// RUN: headrace-opt %s | filecheck %s\n// CHECK: a\n// expected-error {{b}}",
-            "without --verify-diagnostics",
-        ),
-        ("func.func @f()", "no RUN line"),
+        RUN + "// CHECK: a\n// Note: CHECK lines are near their op\n// NOTE: a\n// CHECKS what is there",
+        RUN + "x // CHECK: a",
+        "// RUN: headrace-opt %s \\\n// RUN:   | filecheck --check-prefix=ONE %s\n// ONE: a",
+        "// RUN: headrace-opt %s | filecheck %s --check-prefixes=A,B\n// A: a\n// B-COUNT-2: b",
+        "// RUN: not headrace-opt %s 2>&1 | filecheck %s\n// CHECK{LITERAL}: [[a]]\n// CHECK-NOT: b",
+        "// RUN: headrace-opt %s --verify-diagnostics\n// expected-error {{a}}",
+        RUN.replace("%s |", "%s -p 'a{b=1;2}' --split-input-file |") + "x // CHECK: a\n// -----\nx // CHECK: b",
     ],
 )
-def test_a_test_that_tests_nothing_is_found(text: str, message: str | None) -> None:
-    found = [one.message for one in check_repo.vacuous(text, "x.mlir")]
-    if message is None:
-        assert found == []
-    else:
-        assert any(message in one for one in found)
+def test_a_test_that_tests_something_is_not_found(text: str) -> None:
+    assert list(check_repo.vacuous(text, "x.mlir")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("func.func @f()", 0, "no RUN line"),
+        ("// RUN headrace-opt %s | filecheck %s", 0, "no RUN line"),
+        (RUN + "// CHECK: a\n//RUN: headrace-opt %s -p cse | filecheck %s", 3, "not read as a RUN line"),
+        (RUN + "// CHECK: a\n// RUNS: headrace-opt %s -p cse | filecheck %s", 3, "not read as a RUN line"),
+        ("// RUN: headrace-opt %s\n// CHECK: a", 1, "checks nothing"),
+        ("// RUN: headrace-opt %s\n// CHECK: a", 2, "no RUN line uses the prefix CHECK"),
+        ("// RUN: not headrace-opt %s", 1, "checks nothing"),
+        (
+            "// RUN: headrace-opt --verify-diagnostics | filecheck x\n// expected-error {{a}}",
+            1,
+            "does not read the file",
+        ),
+        ("// RUN: headrace-opt %s | filecheck %s || true\n// CHECK: a", 1, "hide the exit code"),
+        ("// RUN: headrace-opt %s | filecheck %s; true\n// CHECK: a", 1, "hide the exit code"),
+        ("// RUN: headrace-opt %s | filecheck %s | cat\n// CHECK: a", 1, "after filecheck hides"),
+        ("// RUN: headrace-opt %s --verify-diagnostics", 1, "without an expected-error"),
+        (RUN + "// CHECK: a\n// expected-error {{b}}", 0, "without --verify-diagnostics"),
+        (RUN + "// CHECK a", 2, "CHECK without a colon"),
+        (RUN + "// CHECK: a\n// CHECK-NEXT b", 3, "CHECK-NEXT without a colon"),
+        (RUN + "// CHECK: a\n// CHECK-COUNT-3 b", 3, "CHECK-COUNT-3 without a colon"),
+        (RUN + "// CHECK: a\n// CHECK-NEXT : b", 3, "a blank before its colon"),
+        (RUN + "// CHECK: a\n// CHECK_NEXT: b", 3, "did you mean 'CHECK-NEXT:'?"),
+        (RUN + "// CHECK: a\n// CHEK: b", 3, "did you mean 'CHECK:'?"),
+        (RUN + "// CHECK: a\n// CHEK-NEXT b", 3, "did you mean 'CHECK-NEXT:'?"),
+        (RUN + "// CHECK: a\n// CHECK-LABLE: @b", 3, "did you mean 'CHECK-LABEL:'?"),
+        (RUN + "// CHECK: a\n// check-next: b", 3, "did you mean 'CHECK-NEXT:'?"),
+        (RUN + "// CHECK: a\n// CHECKNEXT: b", 3, "did you mean 'CHECK-NEXT:'?"),
+        (RUN + "// CHECK: a\n// TILED: b", 3, "no RUN line uses the prefix TILED"),
+        ("// RUN: headrace-opt %s | filecheck %s --check-prefix=ONE\n// ONE: a\n// CHECK: b", 3, "the prefix CHECK"),
+        ("// RUN: headrace-opt %s | filecheck %s --check-prefix=ONE\n", 1, "no line of prefix ONE"),
+        ("// RUN: headrace-opt %s | filecheck %s --check-prefixes=A,B\n// A: a", 1, "no line of prefix B"),
+        (RUN + "// CHECK-NOT: a", 1, "only -NOT lines"),
+        (RUN + "// COMPARE and CHECK: a", 1, "no line of prefix CHECK"),
+        (RUN + "x // CHECK: a\n// -----\nx // CHECK: b", 3, "does not split the parts"),
+        (RUN.replace("%s |", "%s --split-input-file |") + "// CHECK: a\n// -----\nx", 1, "a part without a program"),
+        (
+            RUN.replace("%s |", "%s --split-input-file |") + "x // CHECK: a\n// -----\n// x\n// CHECK: b\n",
+            3,
+            "a part without a program",
+        ),
+    ],
+)
+def test_a_test_that_tests_nothing_is_found(text: str, line: int, message: str) -> None:
+    found = [(one.line, one.message) for one in check_repo.vacuous(text, "x.mlir")]
+    assert any(at == line and message in one for at, one in found), found
 
 
 def test_stray_text_is_found(tree: Path) -> None:

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import inproc
 import pytest
 
 from headrace.passes.infra import registry
-from headrace.tools import opt as driver
+from headrace.tools import run_lines
+from headrace.tools.opt import driver
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guides.md").read_text(encoding="utf-8")
@@ -43,12 +43,12 @@ def the_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_pass_and_its_test(tmp_path: Path) -> None:
     path = tmp_path / "multiply_by_inverse.mlir"
     path.write_text(block("`test/passes/tensor/multiply_by_inverse.mlir`:", "mlir"))
-    lines = inproc.run_lines(path)
+    lines = run_lines.substituted(path)
     assert len(lines) == 2
     for line in lines:
-        code, shown = inproc.run_line(line)
+        code, shown = run_lines.run_line(line)
         assert code == 0, shown
-        assert inproc.run_line(re.sub(r"-p \S+", "", line))[0] != 0, f"passes without its pass: {line}"
+        assert run_lines.run_line(re.sub(r"-p \S+", "", line))[0] != 0, f"passes without its pass: {line}"
 
 
 def test_files_and_flags_that_it_names_are_there() -> None:
