@@ -53,8 +53,8 @@ def numpy_logits(c: DecoderConfig, store: Any, tokens: Array) -> Array:
         return x / (1 + np.exp(-x))
 
     half = c.rotary_dim // 2
-    speeds: Any = np.exp(-np.log(c.rope_theta) * np.arange(half, dtype=np.float64) / half)
-    angle = (np.arange(tokens.shape[1])[:, None] * speeds)[:, None]
+    angles = [[[t * c.rope_theta ** (-i / half) for i in range(half)]] for t in range(tokens.shape[1])]
+    angle: Array = np.array(angles)
 
     def rotate(x: Array) -> Array:
         a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
