@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -14,7 +16,16 @@ class _Arguments(argparse.ArgumentParser):
     """An argument parser that raises instead of leaving the process."""
 
     def error(self, message: str) -> Any:
+        given, _, unknown = message.partition("unrecognized arguments: ")
+        flag = unknown.split(" ")[0].split("=")[0]
+        if not given and flag.startswith("--"):
+            message += f"; {_near(flag, self._option_string_actions)}"
         raise Usage(message)
+
+
+def _near(flag: str, known: Iterable[str]) -> str:
+    close = get_close_matches(flag, known, 1, 0.5)
+    return f"did you mean '{close[0]}'?" if close else "`headrace-opt --help` lists the options"
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -42,6 +53,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--timing", action="store_true", help="CPU time, op counts and change by pass, to standard error")
     add("--print-pipeline", action="store_true", help="the pipeline with all names expanded, to standard error")
     add("--list-passes", action="store_true", help="list the passes and pipelines, and stop")
-    add("--help-pass", metavar="PASS", help="explain one pass and its options, and stop")
+    add("--help-pass", metavar="PASS", help="explain one pass and its options, with an example, and stop")
+    add("--help-op", metavar="OP", help="explain one op, with an example, and stop")
     add("--version", action="store_true", help="print the version, and stop")
     return cli

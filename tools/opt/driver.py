@@ -71,8 +71,8 @@ class Driver:
             return 0
         if args.list_passes:
             return self.list_passes()
-        if args.help_pass:
-            return self.help_pass(args.help_pass)
+        if args.help_pass or args.help_op:
+            return self.help(args.help_pass, args.help_op)
         passes = build(args.passes, pipelines=pipelines())
         if args.device:
             from headrace.dialects.machine.device import load_device
@@ -109,17 +109,13 @@ class Driver:
             print(f"  {name:26} {text}", file=self.stdout)
         return 0
 
-    def help_pass(self, name: str) -> int:
-        """Print the help page of one pass or pipeline."""
-        from headrace.passes.infra.base import describe
+    def help(self, of_pass: str | None, of_op: str | None) -> int:
+        """Print what the documentation says about a pass or pipeline, and an op."""
+        from headrace.tools.docs.ops import op_help
+        from headrace.tools.docs.passes import pass_help
 
-        passes, named = available(), pipelines()
-        if name in named:
-            print(f"{name} is a pipeline:\n{named[name]}", file=self.stdout)
-        elif name in passes:
-            print(describe(passes[name]()), file=self.stdout)
-        else:
-            raise CompileError("unknown-pass", f"unknown pass '{name}'", fix=nearest(name, [*passes, *named]))
+        pages = [*([pass_help(of_pass)] if of_pass else []), *([op_help(of_op)] if of_op else [])]
+        print("\n\n".join(pages), file=self.stdout)
         return 0
 
     def report(self, refusals: Iterable[Refusal]) -> None:

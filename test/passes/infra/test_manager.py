@@ -15,7 +15,7 @@ from xdsl.parser import Parser
 from xdsl.transforms.dead_code_elimination import DeadCodeElimination
 
 from headrace.dialects.support.diagnostics import CompileError
-from headrace.passes.infra.base import Pass, describe, option
+from headrace.passes.infra.base import Pass, option
 from headrace.passes.infra.legality import legal
 from headrace.passes.infra.manager import ALL, PassBug, PassManager, Watch, timing_table
 from headrace.passes.infra.registry import build, passes_in
@@ -166,13 +166,6 @@ def test_pipelines_are_expanded() -> None:
         build("loop", PASSES, pipelines)
     with pytest.raises(CompileError, match="cannot read the pipeline"):
         build("add-ops{", PASSES)
-
-
-def test_help_tells_the_options() -> None:
-    text = describe(AddOps)
-    assert "count: int (default 1, 0..9, ops)\n      how many" in text
-    assert "kind: str (default x, one of x|y)" in text
-    assert "no options" in describe(RefuseAll)
 
 
 def test_passes_are_found_by_their_file(tmp_path: Path) -> None:
