@@ -66,11 +66,22 @@ def build(
 
     Raises `CompileError` for text that does not parse, unknown names (with the nearest) and bad options, all at once.
     """
+    return tuple(one for _, part in staged(text, passes, pipelines) for one in part)
+
+
+def staged(
+    text: str, passes: Mapping[str, Factory] | None = None, pipelines: Mapping[str, str] | None = None
+) -> list[tuple[str, tuple[ModulePass, ...]]]:
+    """What `build` gives, in parts: the passes of each pipeline that the text names, with its name, and those that
+    stand for themselves, with an empty one."""
     passes = available() if passes is None else passes
     pipelines = pipelines or {}
     found = Collector()
-    built: list[ModulePass] = []
-    for spec in _expand(text, pipelines, ()):
+    parts: list[tuple[str, list[ModulePass]]] = []
+    for stage, spec in _expand(text, pipelines, ()):
+        if not parts or parts[-1][0] != stage:
+            parts.append((stage, []))
+        built = parts[-1][1]
         if spec.name not in passes:
             close = get_close_matches(spec.name, [*passes, *pipelines], 1, 0.5)
             fix = f"did you mean '{close[0]}'?" if close else "`headrace-opt --list-passes` lists them"
@@ -86,7 +97,7 @@ def build(
             what, hint = _bad_option(passes[spec.name](), spec) or (str(error), fix)
             found.add("bad-option", f"{spec.name}: {what}", fix=hint or fix)
     found.raise_if_any()
-    return tuple(built)
+    return [(stage, tuple(built)) for stage, built in parts]
 
 
 def _widened(kind: type[ModulePass], spec: ArgSpec) -> ArgSpec:
@@ -119,11 +130,12 @@ def _bad_option(kind: type[ModulePass], spec: ArgSpec) -> tuple[str, str] | None
     return None
 
 
-def _expand(text: str, pipelines: Mapping[str, str], inside: tuple[str, ...]) -> list[ArgSpec]:
-    specs: list[ArgSpec] = []
+def _expand(text: str, pipelines: Mapping[str, str], inside: tuple[str, ...]) -> list[tuple[str, ArgSpec]]:
+    """The passes of a pipeline text, each with the name of the innermost pipeline that it comes from."""
+    specs: list[tuple[str, ArgSpec]] = []
     for spec in _parse(text):
         if spec.name not in pipelines:
-            specs.append(spec)
+            specs.append((inside[-1] if inside else "", spec))
             continue
         if spec.name in inside:
             raise CompileError("bad-pipeline", f"pipeline '{spec.name}' contains itself")

@@ -76,7 +76,7 @@ PASSES = {"add-ops": lambda: AddOps, "refuse-all": lambda: RefuseAll}
 def test_records_say_what_each_pass_did() -> None:
     ctx, module = parse(ONE)
     seen: list[tuple[int, int, str]] = []
-    watch = Watch(verify_each=True, progress=lambda i, n, p: seen.append((i, n, p.name)))
+    watch = Watch(verify_each=True, measure=True, progress=lambda i, n, p: seen.append((i, n, p.name)))
     manager = PassManager(ctx, [AddOps(2), AddOps(0), DeadCodeElimination()], watch)
     assert manager.run(module)
     two, none, dce = manager.records
@@ -103,7 +103,7 @@ def test_without_watching_a_foreign_pass_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("one", "message"),
     [
-        (AddOps(located=False), "pass 'add-ops{located=false}' made ops without a location: test.op"),
+        (AddOps(located=False), "pass 'add-ops{located=false}' made 1 op without a location: 'test.op' [lost-location]\n  op: 'test.op'\n  at: here"),
         (AddOps(lie=True), "says that it changed nothing"),
         (AddOps(0, lie=True), "says that it changed something, and nothing did"),
         (AddOps(broken=True), "left invalid IR [invalid-ir]\n  op: 'func.func'\n  at: f"),
@@ -135,7 +135,7 @@ def test_ir_is_printed_when_asked() -> None:
     text = stream.getvalue()
     assert text.count("IR before") == 2
     assert text.count("change by") == 1, "the pass that changed nothing prints nothing"
-    assert '+  "test.op"() {tag = "x"} : () -> ()' in text
+    assert '--- before test.op\n+++ after test.op\n@@ -0,0 +1 @@\n+"test.op"() {tag = "x"} : () -> ()' in text
 
 
 def test_legality_reports_all_offenders() -> None:
