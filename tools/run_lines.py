@@ -134,16 +134,28 @@ def _opt(args: Sequence[str], stdin: str, out: io.StringIO, err: io.StringIO) ->
     return opt.run(args, io.StringIO(stdin), out, err)
 
 
-def _filecheck(args: Sequence[str], text: str, out: io.StringIO, err: io.StringIO) -> int:
+def mismatch(checks: str, text: str, prefix: str = "CHECK", name: str = "checks") -> str:
+    """What filecheck says of `text` given the lines of `checks`, which it calls `name`; empty when they match."""
+    errors = io.StringIO()
+    code = _filecheck([name, f"--check-prefix={prefix}"], text, io.StringIO(), errors, checks)
+    return errors.getvalue() if code else ""
+
+
+def _filecheck(args: Sequence[str], text: str, out: io.StringIO, err: io.StringIO, checks: str | None = None) -> int:
+    """Check `text` against the file that the arguments name, or against `checks`."""
     from filecheck.finput import FInput
     from filecheck.matcher import Matcher
     from filecheck.options import parse_argv_options
-    from filecheck.parser import Parser
+    from filecheck.parser import Parser, pattern_for_opts
 
     with contextlib.redirect_stdout(err), contextlib.redirect_stderr(err):
         try:
             options = parse_argv_options(["filecheck", *args])
-            code = Matcher(options, FInput("<stdin>", text), Parser.from_opts(options)).run()
+            if checks is None:
+                parser = Parser.from_opts(options)
+            else:
+                parser = Parser(options, io.StringIO(checks), *pattern_for_opts(options))
+            code = Matcher(options, FInput("<stdin>", text), parser).run()
         except Exception:
             traceback.print_exc()
             code = 2
