@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -28,6 +28,14 @@ def _near(flag: str, known: Iterable[str]) -> str:
     return f"did you mean '{close[0]}'?" if close else "`headrace-opt --help` lists the options"
 
 
+def read(argv: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; raises `Usage`."""
+    found = arguments().parse_args(argv)
+    if found.input == "-" and str(found.check_execution).endswith(".mlir"):  # the file after a flag that takes no value
+        found.input, found.check_execution = found.check_execution, "random:0"
+    return found
+
+
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
     cli = _Arguments("headrace-opt", description="Read IR, run passes, print IR.", allow_abbrev=False)
@@ -39,9 +47,10 @@ def arguments() -> argparse.ArgumentParser:
     add("--split-input-file", action="store_true", help="treat parts between '// -----' lines one by one")
     add("--verify-diagnostics", action="store_true", help="errors must be those of '// expected-error {{…}}' comments")
     add("--verify-each", action=argparse.BooleanOptionalAction, default=True, help="audit the IR after each pass")
-    add("--check-numbers", action="store_true", help="run the program after each pass; the results must stay the same")
-    add("--weights", default="random:0", metavar="FILE|random:SEED", help="weights for --check-numbers")
-    add("--inputs", default="random:0", metavar="NPZ|random:SEED", help="inputs for --check-numbers")
+    add("--check-execution", nargs="?", const="random:0", metavar="NPZ|random:SEED",
+        help="run the program after each pass on these inputs (random:0); the results must stay the same")  # fmt: skip
+    add("--weights", default="random:0", metavar="FILE|random:SEED", help="weights for --check-execution")
+    add("--tolerance", type=float, metavar="REL", help="error over the largest magnitude that --check-execution allows")
     add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects in generic form")
     add("--print-op-generic", action="store_true", help="print in generic form")
     add("--print-debuginfo", action="store_true", help="print locations")

@@ -20,13 +20,13 @@ from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError, nearest
 from headrace.passes.infra.manager import ALL, PassManager, Watch, timing_table
 from headrace.passes.infra.registry import available, build
-from headrace.tools.opt.arguments import arguments
+from headrace.tools.opt.arguments import read
 from headrace.tools.opt.expectations import expectations, mismatches
 from headrace.tools.opt.parsing import Refusal, Refused, context, one_line, parse, plain
 
 if TYPE_CHECKING:
     from headrace.dialects.machine.device import Device
-    from headrace.tools.numbers import Numbers
+    from headrace.tools.execution import Execution
 
 SPLIT = re.compile(r"^// -----[^\n]*\n?", re.M)
 POSITION = re.compile(r"(?P<file>[^\s()]+):(?P<line>\d+):(?P<column>\d+)")
@@ -54,7 +54,7 @@ class Driver:
     """One run of headrace-opt. Streams are given, so that it can run inside a test process."""
 
     def __init__(self, argv: Sequence[str], stdin: TextIO, stdout: TextIO, stderr: TextIO) -> None:
-        self.args = arguments().parse_args(argv)
+        self.args = read(argv)
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self.name = "<stdin>" if self.args.input == "-" else self.args.input
         self.times: dict[str, float] = {"parse": 0.0, "print": 0.0}
@@ -150,21 +150,22 @@ class Driver:
             set_device(module, self.device)
         self.times["parse"] += time.process_time() - start
         named = {locations.text(op.location): at for op, at in reversed(positions.items())}
-        numbers = self._numbers()
+        execution = self._execution()
         watch = Watch(
             verify_each=args.verify_each,
+            measure=args.timing,
             before=frozenset([ALL] if args.print_ir_before_all else args.print_ir_before),
             after=frozenset([ALL] if args.print_ir_after_all else args.print_ir_after),
             after_change=args.print_ir_after_change,
             generic=args.print_op_generic,
             debuginfo=args.print_debuginfo,
             stream=self.stderr,
-            check=numbers.check if numbers else None,
+            check=execution.check if execution else None,
         )
         manager = PassManager(ctx, passes, watch)
         try:
-            if numbers:
-                numbers.start(module)
+            if execution:
+                execution.start(module)
             manager.run(module)
         except CompileError as error:
             raise Refused(*self._refusals(error, named)) from error
@@ -193,12 +194,13 @@ class Driver:
             found.append(Refusal(*(at or (0, 0)), one_line(one) + shown + notes))
         return found
 
-    def _numbers(self) -> Numbers | None:
-        if not self.args.check_numbers:
+    def _execution(self) -> Execution | None:
+        args = self.args
+        if args.check_execution is None:
             return None
-        from headrace.tools.numbers import Numbers
+        from headrace.tools.execution import Execution
 
-        return Numbers(self.args.weights, self.args.inputs, lambda line: print(line, file=self.stderr))
+        return Execution(args.weights, args.check_execution, args.tolerance, lambda line: print(line, file=self.stderr))
 
     def _check_names(self, names: Sequence[str], passes: Sequence[ModulePass]) -> None:
         running = [one.name for one in passes]
