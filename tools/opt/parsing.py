@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, ModuleOp, StringAttr, UnknownLoc
-from xdsl.ir import Dialect, Operation
+from xdsl.ir import Attribute, Dialect, Operation, TypeAttribute
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.lexer import Span
 
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.passes.infra.plugins import DIALECTS as PLUGIN_DIALECTS
+from headrace.passes.infra.plugins import plugins
 from headrace.passes.infra.verify import offences
 
 DIALECTS = {
@@ -78,11 +81,43 @@ class LocatingParser(Parser):
         return op
 
 
-def context(allow_unregistered: bool = False) -> Context:
-    """A context with all dialects registered; each is imported when its first op or type is met."""
-    ctx = Context(allow_unregistered=allow_unregistered)
+class _Context(Context):
+    """Asks other distributions for dialects that are not ours (`passes.infra.plugins`), once, when it meets one."""
+
+    asked = False
+
+    def get_optional_op(self, name: str, *, dialect_stack: Sequence[str] = ()) -> type[Operation] | None:
+        self._ask(name)
+        return super().get_optional_op(name, dialect_stack=dialect_stack)
+
+    def get_optional_type(self, name: str) -> type[TypeAttribute] | None:
+        self._ask(name)
+        return super().get_optional_type(name)
+
+    def get_optional_attr(self, name: str) -> type[Attribute] | None:
+        self._ask(name)
+        return super().get_optional_attr(name)
+
+    def _ask(self, name: str) -> None:
+        dialect, dot, _ = name.partition(".")
+        if self.asked or not dot or dialect in self._registered_dialects:
+            return
+        self.asked = True
+        for other, one in plugins(PLUGIN_DIALECTS, lambda name: name in DIALECTS).items():
+            if other not in self._registered_dialects:
+                self.register_dialect(other, one)
+
+
+def context(allow_unregistered: bool = False, more: Mapping[str, Callable[[], Dialect]] | None = None) -> Context:
+    """A context with all dialects registered; each is imported when its first op or type is met. `more` are dialects
+    beside ours, by name."""
+    ctx = _Context(allow_unregistered=allow_unregistered)
     for name, path in DIALECTS.items():
         ctx.register_dialect(name, _lazy_dialect(path))
+    for name, factory in (more or {}).items():
+        if name in DIALECTS:
+            raise CompileError("plugin-clash", f"dialect '{name}' is one of ours", fix="rename it")
+        ctx.register_dialect(name, factory)
     return ctx
 
 
