@@ -27,7 +27,7 @@ from headrace.dialects.support.diagnostics import CompileError, nearest
 from headrace.passes import pipelines as named
 from headrace.passes.infra.base import Pass
 from headrace.passes.infra.legality import Legality
-from headrace.passes.infra.manager import PassManager
+from headrace.passes.infra.manager import PassBug, PassManager
 from headrace.passes.infra.registry import LEVELS, available, build, passes_in
 from headrace.tools.docs.ops import UNDOCUMENTED, docstring, fenced
 from headrace.tools.opt.driver import SPLIT
@@ -179,7 +179,7 @@ def _changed(path: Path, name: str) -> Example | None:
                 PassManager(context(), passes[:-1]).run(part)
                 before = _text(part)
                 PassManager(context(), passes[-1:]).run(part)
-            except (CompileError, KeyError):  # what it calls is not in this part
+            except (CompileError, PassBug):  # what it calls is not in this part
                 continue
             after = _text(part)
             if after and after != before:
