@@ -18,7 +18,6 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
 from headrace.dialects.support.diagnostics import CompileError
-from headrace.dialects.support.files import write_text
 from headrace.passes.infra.manager import ALL, Record, Watch, statistics_table, timing_table
 
 
@@ -126,6 +125,8 @@ class Dump:
 def write_trace(path: str, spans: Iterable[tuple[str, float, float]], records: Sequence[Record]) -> None:
     """Write a trace of steps (name, begin and end in seconds) and passes. `CompileError` when it cannot be written."""
     import json
+
+    from headrace.dialects.support.files import write_text
 
     write_text(path, json.dumps({"traceEvents": list(trace_events(spans, records)), "displayTimeUnit": "ms"}) + "\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import ChainMap
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
@@ -16,7 +17,6 @@ from xdsl.passes import ModulePass
 from headrace.compiler import OWN, PHASE_LAP, Clock
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
-from headrace.dialects.support.files import write_text
 from headrace.passes import pipelines as phases
 from headrace.passes.infra.manager import PassManager, Stage
 from headrace.passes.infra.registry import available, installed, loaded, staged
@@ -167,6 +167,7 @@ class Driver:
         def finished(name: str, module: ModuleOp) -> None:
             clock.lap(f"{PHASE_LAP}{name}")
             look.on_phase(name, module)
+            clock.lap("look at the phases")
 
         watch = replace(look.watch, check=execution.check if execution else None, on_stage=finished)
         try:
@@ -183,7 +184,8 @@ class Driver:
         except CompileError as error:
             raise Refused(*self._refusals(error, named)) from error
         finally:
-            clock.lap(f"{PHASE_LAP}{OWN}")
+            if sys.exc_info()[0] is not None:
+                clock.lap(f"{PHASE_LAP}that failed")
         output = text_of(module, args.print_op_generic, args.print_debuginfo)
         clock.lap("print")
         return output
@@ -258,6 +260,8 @@ class Driver:
             return
         path = Path(self.args.output)
         if not path.exists() or path.is_file():
+            from headrace.dialects.support.files import write_text
+
             write_text(path, text)
             return
         try:
