@@ -72,6 +72,21 @@ class PassBug(Exception):
         """The name of the pass, without options."""
         return self.spec.partition("{")[0]
 
+    def trace(self) -> str:
+        """Where a pass that crashed did, as Python has it; empty for others."""
+        if self.kind != "crash" or self.__cause__ is None:
+            return ""
+        from traceback import format_exception
+
+        cause = self.__cause__
+        frames = cause.__traceback__.tb_next if cause.__traceback__ is not None else None  # the first is the manager's
+        return "".join(format_exception(type(cause), cause, frames)).rstrip()
+
+    def to_json(self) -> dict[str, str]:
+        """The fields as a JSON-ready dictionary."""
+        names = {"code": self.kind, "pass": self.spec, "op": self.op, "location": self.location}
+        return names | {"what": str(self)}
+
 
 @dataclass(frozen=True)
 class Watch:

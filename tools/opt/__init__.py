@@ -44,7 +44,7 @@ def run(
     except BrokenPipeError:  # whoever read our output has gone
         return BROKEN_PIPE
     except PassBug as error:
-        print(f"headrace-opt: internal error: {error}", file=err)
+        print("\n".join(filter(None, [f"headrace-opt: internal error: {error}", error.trace()])), file=err)
         return 1
     except Exception:
         print("headrace-opt: internal error; please report it with the input and this trace", file=err)
