@@ -26,7 +26,7 @@ from headrace.dialects.support import locations
 
 SHOWN = 24
 """Characters shown of the elements of a constant that is long; the rest is told by its size and a checksum."""
-_CONSTANT = re.compile(r"dense<(\[[^>]{80,})>")
+_CONSTANT = re.compile(r"dense<((?:\[|\"0x)[^>]{80,})>")
 CONTEXT = 2
 """Unchanged lines around a change."""
 
@@ -149,18 +149,24 @@ class Change:
             done = "is new" if self.before is None else "is gone" if self.after is None else "stands elsewhere"
             return op.name, locations.of(op), done
         before, after, what = self.first
-        fate = self.snapshot.fate
-        if after is not None and (before is None or fate(after) == "new"):
-            if before is not None and (fate(before) == "gone" or not before.results):
-                return before.name, locations.of(before) or locations.of(after), f"became '{after.name}'"
+        gone = before is not None and self.snapshot.is_gone(before)
+        new = after is not None and self.snapshot.is_new(after)
+        if before is not None and gone:
+            return (
+                before.name,
+                locations.of(before),
+                f"became '{after.name}'" if after is not None and new else "is gone",
+            )
+        if after is not None and new:
             return after.name, locations.of(after), "is new"
-        assert before is not None
-        if after is None or fate(before) == "gone":
-            return before.name, locations.of(before), "is gone"
-        return after.name, locations.of(after) or locations.of(before), f"has another {what}"
+        op = after or before
+        assert op is not None
+        stays = before is not None and self.snapshot.ops.get(before) is after
+        return op.name, locations.of(op), f"has another {what}" if stays else "stands elsewhere"
 
     def text(self, generic: bool = False, debuginfo: bool = False) -> str:
-        """A unified diff of the op. A value has the same name before and after, and in the diffs of later passes."""
+        """A unified diff of the op, until the snapshot is brought up to date. A value has the same name before and
+        after, and in the diffs of later passes."""
         from difflib import unified_diff
 
         names = self.snapshot.names_of(self.after or self.before, self.before)
@@ -209,7 +215,8 @@ class Snapshot:
         """Op of the module → its copy, in order."""
         self.live: dict[SSAValue, SSAValue] = {}
         """Value of the copy → the value of the module that it was copied from."""
-        self._copied: dict[SSAValue, SSAValue] = {}
+        self.ops: dict[Operation, Operation] = {}
+        """Op of the copy → the op of the module that it was copied from."""
         self._names: dict[str, Names] = {}
         self._copy_all()
 
@@ -252,24 +259,38 @@ class Snapshot:
             return
         touched = {change.after for change in changes}
         for copy in [self.copies[op] for op in self.copies if op in touched or op.parent is not self.module.body.block]:
+            for one in copy.walk():
+                self.ops.pop(one, None)
             for value in _values(copy):
-                live = self.live.pop(value, None)
-                if live is not None:
-                    self._copied.pop(live, None)
+                self.live.pop(value, None)
         old, self.copies = self.copies, {}
         for op in now:
             self.copies[op] = self._copy(op) if op in touched or op not in old else old[op]
 
-    def fate(self, op: Operation) -> str:
-        """What is known of an op by its results: "new" in the module, "gone" from it, or "" (it has none, or it is in
-        both)."""
-        if not op.results:
-            return ""
-        result = op.results[0]
-        live = self.live.get(result)
-        if live is not None:  # of the copy
-            return "" if _within(live, self.module) else "gone"
-        return "" if result in self._copied else "new"
+    def is_gone(self, copy: Operation) -> bool:
+        """Whether the op that this one is a copy of is no longer in the module."""
+        op: Operation | None = self.ops[copy]
+        while op is not None and op is not self.module:
+            op = op.parent_op()
+        return op is None
+
+    def is_new(self, op: Operation) -> bool:
+        """Whether an op of the module is not in the copy."""
+        return op not in self.ops.values()
+
+    def before(self, op: Operation) -> Operation | None:
+        """What stood in the copy where `op` stands, in a top-level op that was not touched otherwise."""
+        top = op
+        while (parent := top.parent_op()) is not None and parent is not self.module:
+            top = parent
+        copy = self.copies.get(top)
+        if copy is None or difference(copy, top) is not None:
+            return None
+        return next((was for was, one in zip(copy.walk(), top.walk(), strict=True) if one is op), None)
+
+    def gone(self) -> list[Operation]:
+        """The ops of the copy that are no longer in the module."""
+        return [copy for top in self.copies.values() for copy in top.walk() if self.is_gone(copy)]
 
     def names_of(self, op: Operation | None, before: Operation | None) -> Names:
         """The names of the values of a top-level op, those of its values before the pass given first."""
@@ -283,15 +304,15 @@ class Snapshot:
     def _copy_all(self) -> None:
         mapping: dict[SSAValue, SSAValue] = {}
         whole = self.module.clone(mapping)
-        self._copied = mapping
         self.live = {copy: value for value, copy in mapping.items()}
+        self.ops = dict(zip(whole.walk(), self.module.walk(), strict=True))
         self.copies = dict(zip(self.module.body.block.ops, whole.body.block.ops, strict=True))
 
     def _copy(self, op: Operation) -> Operation:
         mapping: dict[SSAValue, SSAValue] = {}
         copy = op.clone(mapping)
-        self._copied |= mapping
         self.live |= {new: value for value, new in mapping.items()}
+        self.ops |= zip(copy.walk(), op.walk(), strict=True)
         return copy
 
     @staticmethod
@@ -303,13 +324,6 @@ class Snapshot:
 def _symbol(op: Operation) -> str:
     symbol = op.properties.get("sym_name") or op.attributes.get("sym_name")
     return symbol.data if isinstance(symbol, StringAttr) else ""
-
-
-def _within(value: SSAValue, module: ModuleOp) -> bool:
-    op: Operation | None = value.op if isinstance(value, OpResult) else None
-    while op is not None and op is not module:
-        op = op.parent_op()
-    return op is module
 
 
 def _values(op: Operation) -> Iterator[SSAValue]:
@@ -360,4 +374,4 @@ def _lines(op: Operation, names: Names, live: dict[SSAValue, SSAValue], generic:
 def _in_short(constant: re.Match[str]) -> str:
     elements = constant[1]
     checksum = zlib.crc32(elements.encode())
-    return f"dense<{elements[:SHOWN]}…, {elements.count(',') + 1} elements, checksum {checksum:08x}>"
+    return f"dense<{elements[:SHOWN]}…, {len(elements)} characters, checksum {checksum:08x}>"

@@ -342,13 +342,17 @@ class _Run:
             self.unlocated = set(lost)
             return
         new = [op for op in lost if op not in self.unlocated] or lost
-        around = [near for op in new[:MOST] for near in [_around(op)]]
-        stood = ""
-        for change in changes:
-            if change.first is not None and change.first.after is new[0] and change.first.before is not None:
-                before = change.first.before
-                stood = f"where it stands was '{before.name}' at {locations.of(before)}"
-                around[0].insert(0, (locations.text(before.location), stood))
+        around = [_around(op) for op in new[:MOST]]
+        snapshot = self.snapshot
+        assert snapshot is not None
+        firsts = {change.first.after: change.first.before for change in changes if change.first is not None}
+        for op, near in zip(new, around, strict=False):
+            before = firsts.get(op) or snapshot.before(op)
+            if before is not None:
+                near.insert(
+                    0, (locations.text(before.location), f"stands for '{before.name}' at {locations.of(before)}")
+                )
+        gone = [f"gone is '{op.name}' at {locations.of(op)}" for op in snapshot.gone()[:MOST]]
         known = [location for location, _ in around[0] if location]
         names = ", ".join(f"'{name}'" for name in sorted({op.name for op in new}))
         raise PassBug(
@@ -360,7 +364,8 @@ class _Run:
             details=[
                 f"'{op.name}' {'; '.join(text for _, text in near) or 'has no neighbours with a location'}"
                 for op, near in zip(new, around, strict=False)
-            ],
+            ]
+            + gone,
         )
 
     def _audit_ensures(self, one: ModulePass, rule: Legality) -> None:
