@@ -53,7 +53,8 @@ def command(
         found = bisect(module, trial, lambda text: show(0, 0, text))
         kept = found.before
         if smaller:
-            kept = reduce(kept, found.trial, most=most, progress=lambda text: show(0, 0, text))
+            near = found.rewrite.location if found.rewrite else None
+            kept = reduce(kept, found.trial, most=most, progress=lambda text: show(0, 0, text), near=near)
     line = ""
     if where != "none":
         notes = str(replace(found, difference="")).splitlines()

@@ -108,7 +108,7 @@ def failing(
     from headrace.dialects.machine.device import load_device
     from headrace.passes import pipelines
     from headrace.passes.infra.registry import available, build, loaded
-    from headrace.tools.debug import Numbers, Predicate, Source, Trial
+    from headrace.tools.debug import Numbers, Predicate, Source, Trial, absolute
     from headrace.tools.debug.failures import RANDOM
     from headrace.tools.debug.reproducer import arguments_in
     from headrace.tools.opt import context
@@ -131,7 +131,9 @@ def failing(
     if device is not None or DEVICE_ATTRIBUTE not in module.attributes:
         set_device(module, load_device(device or DEFAULT_DEVICE))
     numbers = Numbers(weights or (model if path.suffix == ".onnx" else RANDOM), inputs or RANDOM)
-    source = Source(path.name, device or DEFAULT_DEVICE, tuple(x for p in plugins for x in ("--load-pass-plugin", p)))
+    source = Source(
+        path.name, device or DEFAULT_DEVICE, tuple(x for p in plugins for x in ("--load-pass-plugin", absolute(p)))
+    )
     return source, module, Trial(built, wanted, numbers, partial(context, more=dialects))
 
 

@@ -8,7 +8,7 @@ write(found.trial, small, Source("model.mlir", …), "small.mlir")
 from headrace.tools.debug.bisection import Bisection, bisect
 from headrace.tools.debug.failures import Failure, Numbers, Predicate, Trial
 from headrace.tools.debug.reduction import count, reduce, reduce_failure
-from headrace.tools.debug.reproducer import Source, reproduce, said, write
+from headrace.tools.debug.reproducer import Source, absolute, reproduce, said, write
 
 __all__ = [
     "Bisection",
@@ -17,6 +17,7 @@ __all__ = [
     "Predicate",
     "Source",
     "Trial",
+    "absolute",
     "bisect",
     "count",
     "reduce",

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FunctionType,
+    LocationAttr,
+    ModuleOp,
+    StringAttr,
+    SymbolRefAttr,
+)
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.traits import IsTerminator
@@ -111,6 +119,20 @@ def keep_ops(func: FuncOp, kept: Collection[int]) -> None:
     for op in gone:
         op.drop_all_references()
     resigned.finish([name for _, name in results])
+
+
+def around(func: FuncOp, place: Attribute) -> Iterator[list[int]]:
+    """Positions of the ops of a place; of these and the ops next to them; and so on, four times."""
+    ops = body(func.body.block)
+    numbers = {op: i for i, op in enumerate(ops)}
+    found = {i for i, op in enumerate(ops) if op.location == place}
+    for _ in range(4):
+        if not found:
+            return
+        yield sorted(found)
+        values = [x for i in found for x in (*ops[i].operands, *ops[i].results)]
+        near = [op for x in values for op in (x.owner, *(use.operation for use in x.uses))]
+        found |= {numbers[op] for op in near if isinstance(op, Operation) and op in numbers}
 
 
 def keep_results(func: FuncOp, kept: Collection[int]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
 
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.program import faults
@@ -32,14 +33,20 @@ Edit = Callable[[ModuleOp], None]
 
 
 def reduce(
-    module: ModuleOp, interesting: Interesting, *, most: int = MOST, progress: Progress | None = None
+    module: ModuleOp,
+    interesting: Interesting,
+    *,
+    most: int = MOST,
+    progress: Progress | None = None,
+    near: Attribute | None = None,
 ) -> ModuleOp:
     """The smallest program found for which `interesting` holds; `module` stays as it is. At most `most` programs are
-    tried. `CompileError` when `interesting` does not hold for `module` itself.
+    tried, first what stands at and around the place `near`. `CompileError` when `interesting` does not hold for
+    `module` itself.
 
     `interesting` is given a valid program and must not change it.
     """
-    reducer = Reducer(module.clone(), interesting, most, progress or quiet)
+    reducer = Reducer(module.clone(), interesting, most, progress or quiet, near)
     reducer.run()
     return reducer.best
 
@@ -71,6 +78,7 @@ class Reducer:
     interesting: Interesting
     most: int
     say: Progress
+    near: Attribute | None = None
     tried: int = 0
     """Programs for which `interesting` was asked."""
     verdicts: dict[bytes, bool] = field(default_factory=dict[bytes, bool])
@@ -85,6 +93,8 @@ class Reducer:
                 fix="check the pipeline, the predicate and the seeds of weights and inputs",
             )
         try:
+            if self.near is not None:
+                self._around(self.near)
             while True:
                 before = self._text(self.best)
                 self._attributes()
@@ -145,6 +155,13 @@ class Reducer:
             part = min(part // 2, size())
 
     # What is tried, coarse to fine
+
+    def _around(self, place: Attribute) -> None:
+        """Nothing but the ops of a place, or these and what they read and what reads them."""
+        for number, func in enumerate(edits.roots(self.best)):
+            for kept in edits.around(func, place):
+                if self.attempt(lambda m, number=number, kept=kept: edits.keep_ops(edits.roots(m)[number], kept)):
+                    return
 
     def _ops(self) -> None:
         """Ops of functions whose signature is free."""

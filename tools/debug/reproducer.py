@@ -141,6 +141,11 @@ def _path(place: str, name: str, trial: Trial) -> Path:
     return path / f"{stem}.{trial.passes[-1].name if trial.passes else 'reduced'}.mlir"
 
 
+def absolute(place: str) -> str:
+    """A file by its whole path, so that it is found from everywhere; what is no file stays as it is."""
+    return str(Path(place).resolve()) if Path(place).is_file() else place
+
+
 def said(path: Path) -> str:
     """The line that says where a reproducer is and how to run it."""
     run = RUN.search(path.read_text(encoding="utf-8"))

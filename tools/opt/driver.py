@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 import sys
 from collections import ChainMap
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from headrace.compiler import OWN, PHASE_LAP, Clock
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.journal import Journal, recording
 from headrace.passes import pipelines as phases
 from headrace.passes.infra.manager import PassManager, Stage
 from headrace.passes.infra.registry import available, installed, loaded, staged
@@ -41,7 +44,9 @@ def pipelines() -> dict[str, str]:
 class Driver:
     """One run of headrace-opt. Streams are given, so that it can run inside a test process."""
 
-    def __init__(self, argv: Sequence[str], stdin: TextIO, stdout: TextIO, stderr: TextIO) -> None:
+    def __init__(
+        self, argv: Sequence[str], stdin: TextIO, stdout: TextIO, stderr: TextIO, reproducers: bool = False
+    ) -> None:
         self.args = read(argv)
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self.name = "<stdin>" if self.args.input == "-" else self.args.input
@@ -51,6 +56,10 @@ class Driver:
         """What -p says."""
         self.shown = ""
         self.device: Device | None = None
+        self.reproducers = reproducers
+        """Whether programs on which a pass fails are kept when no option says."""
+        self.last_words: list[str] = []
+        """Lines to print after everything else."""
 
     def run(self) -> int:
         """Do what the command line says; the exit code."""
@@ -180,7 +189,12 @@ class Driver:
             if execution:
                 execution.start(module)
             clock.lap("load passes")
-            manager.run(module)
+            try:
+                with self._fuel():
+                    manager.run(module)
+            except Exception as error:
+                self._reproduce(error, text, first_line, manager.passes)
+                raise
         except CompileError as error:
             raise Refused(*self._refusals(error, named)) from error
         finally:
@@ -189,6 +203,45 @@ class Driver:
         output = text_of(module, args.print_op_generic, args.print_debuginfo)
         clock.lap("print")
         return output
+
+    @contextmanager
+    def _fuel(self) -> Generator[None]:
+        """Lets passes make only so many rewrites as `--fuel` says, and says which was the last."""
+        if self.args.fuel is None:
+            yield
+            return
+        with recording(Journal(fuel=self.args.fuel)) as journal:
+            yield
+        made = journal.applied
+        last = f"; the last, of {made[-1].pass_name}: {made[-1]}" if made else ""
+        print(f"fuel: {len(made)} of {self.args.fuel} rewrites made{last}", file=self.stderr)
+
+    def _reproduce(self, error: Exception, text: str, first_line: int, passes: tuple[ModulePass, ...]) -> None:
+        """Write the program on which a pass failed; a refusal only when that was asked for."""
+        args = self.args
+        refused = isinstance(error, CompileError)
+        if (args.reproducer is None and (refused or not self.reproducers)) or (refused and args.verify_diagnostics):
+            return
+        from headrace.tools.debug import Numbers, Predicate, Source, Trial, absolute, reproduce
+        from headrace.tools.debug.reproducer import default_place
+
+        def read() -> ModuleOp:
+            module, _ = parse(new_context(), text, self.name, first_line)
+            if self.device is not None:
+                from headrace.dialects.machine.attributes import set_device
+
+                set_device(module, self.device)
+            return module
+
+        def new_context() -> Context:
+            return context(args.allow_unregistered_dialect, self.dialects)
+
+        flags = ["--allow-unregistered-dialect"] * args.allow_unregistered_dialect
+        flags += [x for plugin in args.load_pass_plugin for x in ("--load-pass-plugin", absolute(plugin))]
+        source = Source(self.name, args.device or "", tuple(flags))
+        numbers = Numbers(args.weights, args.check_execution or "random:0", args.tolerance)
+        trial = Trial(passes, Predicate(), numbers, new_context)
+        self.last_words.append(reproduce(source, read, trial, error, args.reproducer or default_place()))
 
     def _stages(self, module: ModuleOp) -> tuple[str, Sequence[Stage]]:
         """The phase after which the module stands, and what to run on it."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, ModuleOp, StringAttr, UnknownLoc
-from xdsl.ir import Attribute, Dialect, Operation, TypeAttribute
+from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, SSAValue, TypeAttribute
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.lexer import Span
@@ -49,7 +49,7 @@ class Refused(Exception):
 
 
 class LocatingParser(Parser):
-    """Gives every op without `loc(…)` its file:line:col, and remembers where each op stood."""
+    """Gives every op and argument without `loc(…)` its file:line:col, and remembers where each op stood."""
 
     def __init__(self, ctx: Context, text: str, name: str, first_line: int = 0) -> None:
         super().__init__(ctx, text, name)
@@ -77,8 +77,17 @@ class LocatingParser(Parser):
         line, column = self.line_column(pos)
         self.positions[op] = (line, column)
         if isinstance(op.location, UnknownLoc):
-            op.location = FileLineColLoc(StringAttr(self.lexer.input.name), IntAttr(line), IntAttr(column))
+            op.location = self._location(line, column)
         return op
+
+    def _location(self, line: int, column: int) -> LocationAttr:
+        return FileLineColLoc(StringAttr(self.lexer.input.name), IntAttr(line), IntAttr(column))
+
+    def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
+        super()._register_ssa_definition(name, values, span)
+        for value in values:
+            if isinstance(value, BlockArgument) and isinstance(value.location, UnknownLoc):
+                value.location = self._location(*self.line_column(span.start))
 
 
 class _Context(Context):
