@@ -60,11 +60,13 @@ def arguments() -> argparse.ArgumentParser:
     add("--verify-each", action=argparse.BooleanOptionalAction, default=True, help="audit the IR after each pass")
     add("--check-execution", nargs="?", const="random:0", metavar="NPZ|random:SEED",
         help="run the program after each pass on these inputs (random:0); the results must stay the same")  # fmt: skip
-    add("--weights", default="random:0", metavar="FILE|random:SEED", help="weights for --check-execution")
+    add("--weights", default="random:0", metavar="FILE|random:SEED", help="weights for --check-execution and --lint")
     add("--tolerance", type=float, metavar="REL", help="error over the largest magnitude that --check-execution allows")
     add("--fuel", type=int, metavar="N", help="let the passes make at most so many rewrites")
     add("--reproducer", metavar="FILE|DIR|none", help="where the program on which a pass fails goes, with its RUN line;"
         " refusals only when given (default: headrace-reproducers in the folder for temporary files)")  # fmt: skip
+    add("--lint", action="store_true", help="say everything that is wrong or doubtful with the IR at once; run no pass")
+    add("--json", action="store_true", help="what --lint finds as JSON, for editors")
 
     add = cli.add_argument_group("looking at the passes (to standard error, or to files)").add_argument
     add("--print-ir-after-change", action="store_true", help="what each pass changed, as a diff")

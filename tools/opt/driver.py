@@ -73,6 +73,8 @@ class Driver:
             return self.list_passes()
         if args.help_pass or args.help_op:
             return self.help(args.help_pass, args.help_op)
+        if args.lint:
+            return self.lint(self._read())
         known = ChainMap[str, Any](self.passes, dict(available()))
         parts = staged(args.passes, known, pipelines())
         self.own = [Stage(name or OWN, passes) for name, passes in parts]
@@ -138,6 +140,34 @@ class Driver:
         pages = [*([pass_help(of_pass)] if of_pass else []), *([op_help(of_op)] if of_op else [])]
         print("\n\n".join(pages), file=self.stdout)
         return 0
+
+    def lint(self, text: str) -> int:
+        """Print everything wrong or doubtful with a text; 2 when anything is wrong."""
+        from headrace.tools.opt.lint import lint, to_json
+
+        store = None
+        if not self.args.weights.startswith("random:"):
+            from headrace.compiler import weight_store
+
+            store = weight_store(self.args.weights)
+        tested = re.search(r"^// RUN:.*--verify-diagnostics", text, re.M)
+        split = self.args.split_input_file or re.search(r"^// RUN:.*--split-input-file", text, re.M)
+        parts = zip(SPLIT.split(text), self._offsets(text), strict=True) if split else [(text, 0)]
+        found = [
+            one
+            for part, first_line in parts
+            for one in lint(
+                context(self.args.allow_unregistered_dialect),
+                part,
+                self.name,
+                first_line,
+                store,
+                expectations(part, first_line) if tested else (),
+            )
+        ]
+        shown = to_json(found) if self.args.json else "\n".join(map(str, found))
+        print(shown, end="\n" if shown else "", file=self.stdout)
+        return 2 if any(one.severity == "error" for one in found) else 0
 
     def report(self, refusals: Iterable[Refusal]) -> None:
         """Print refusals the way compilers do."""

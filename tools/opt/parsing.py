@@ -141,24 +141,29 @@ def parse(ctx: Context, text: str, name: str, first_line: int = 0) -> tuple[Modu
         module = parser.parse_module()
     except ParseError as error:
         line, column = parser.line_column(_position(error, text))
-        raise Refused(Refusal(line, column, _clearer(ctx, error, text))) from error
+        raise Refused(Refusal(line, column, clearer(ctx, error, text))) from error
     if isinstance(module.location, UnknownLoc):
         module.location = _at(name, first_line + 1)
-    wrong: list[tuple[Operation, str]] = [*offences(module)]
-    if not wrong and any(op.name == "func.func" for op in module.body.block.ops):
-        wrong += import_module("headrace.dialects.tensor.program").faults(module)
+    wrong: list[tuple[Operation, str]] = [*offences(module)] or program_faults(module)
     if wrong:
         where = parser.positions
-        raise Refused(*(Refusal(*where.get(op, (0, 0)), _named(op, message)) for op, message in wrong))
+        raise Refused(*(Refusal(*where.get(op, (0, 0)), with_name(op, message)) for op, message in wrong))
     return module, parser.positions
 
 
-def _named(op: Operation, message: str) -> str:
+def program_faults(module: ModuleOp) -> list[tuple[Operation, str]]:
+    """What is wrong with a module of functions as a program, when its ops are valid."""
+    if not any(op.name == "func.func" for op in module.body.block.ops):
+        return []
+    return import_module("headrace.dialects.tensor.program").faults(module)
+
+
+def with_name(op: Operation, message: str) -> str:
     """A verifier's message with the name of its op, once."""
     return message if message.startswith(f"{op.name}:") else f"'{op.name}': {message}"
 
 
-def _clearer(ctx: Context, error: ParseError, text: str) -> str:
+def clearer(ctx: Context, error: ParseError, text: str) -> str:
     """The parser's message; where xDSL says too little, what was expected or what is near."""
     message = error.msg.strip()
     if message == "in block definition":
