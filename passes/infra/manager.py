@@ -190,12 +190,7 @@ class PassManager:
         if writing is None and (watch.measure or watch.verify_each):
             writing = journal.Journal()
         with journal.recording(writing) if writing is not None else nullcontext():
-            changed = _Run(self, module, writing).stages()
-        history = module.attributes.get(HISTORY_ATTRIBUTE)
-        if isinstance(history, StringAttr):
-            done = [history.data] if history.data else []
-            module.attributes[HISTORY_ATTRIBUTE] = StringAttr(",".join([*done, *map(str, self.passes)]))
-        return changed
+            return _Run(self, module, writing).stages()
 
 
 class _Run:
@@ -252,10 +247,20 @@ class _Run:
             self._audit(one, record, changes)
         if self.snapshot is not None and changes:
             self.snapshot.update(changes)
+        self._note(one)
         if watch.dump is not None and record.changed is not False:
             watch.dump(number, one, module)
         if watch.check is not None:
             watch.check(one, module)
+
+    def _note(self, one: ModulePass) -> None:
+        """Add a pass to those that the module has been through, where it keeps them."""
+        history = self.module.attributes.get(HISTORY_ATTRIBUTE)
+        if isinstance(history, StringAttr):
+            done = f"{history.data},{one}" if history.data else str(one)
+            self.module.attributes[HISTORY_ATTRIBUTE] = StringAttr(done)
+            if self.snapshot is not None:
+                self.snapshot.attributes = dict(self.module.attributes)
 
     def _execute(self, one: ModulePass, record: Record) -> None:
         """Run one pass, with its time, its counts and what the journal has of it."""

@@ -363,12 +363,11 @@ def _stages(module: ModuleOp, pipeline: str | None, start: str | None, stop: str
             )
         parts = staged(pipeline, pipelines=pipelines.PIPELINES)
         return [Stage(name or OWN, passes) for name, passes in parts], pipelines.reached(module) or pipelines.START
-    if start is not None and start in pipelines.NAMES:
-        pipelines.check_from(module, start)
     at = start or pipelines.reached(module)
-    if not at:
-        pipelines.check_from(module, pipelines.START)
-    return pipelines.stages(at, stop or pipelines.NAMES[-1]), at
+    stages = pipelines.stages(at or pipelines.START, stop or pipelines.NAMES[-1])
+    if start is not None or not at:
+        pipelines.check_from(module, start or pipelines.START)
+    return stages, at
 
 
 OWN = "passes"

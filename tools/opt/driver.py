@@ -278,12 +278,11 @@ class Driver:
         args = self.args
         if args.start is None and args.to is None:
             return phases.START, self.own
-        if args.start in phases.NAMES:
-            phases.check_from(module, args.start)
         begin = args.start or phases.reached(module)
-        if not begin:
-            phases.check_from(module, phases.START)
-        return begin, [*phases.stages(begin, args.to or phases.NAMES[-1]), *self.own]
+        stages = phases.stages(begin or phases.START, args.to or phases.NAMES[-1])
+        if args.start is not None or not begin:
+            phases.check_from(module, args.start or phases.START)
+        return begin, [*stages, *self.own]
 
     def _print_pipeline(self, passes: Sequence[ModulePass]) -> None:
         """The passes of a chunk, unless they are those of the chunk before."""
