@@ -1,5 +1,7 @@
 """The `// RUN:` lines of lit tests: read, and run inside this process.
 
+    python -m headrace.tools.run_lines FILE …
+
 A line is commands joined by `|`, each `headrace-opt …`, `not headrace-opt …` or `filecheck …`, with `2>&1` allowed:
 these are called, not started. Any other line is given to a shell. A headrace-opt that ends in an internal error fails
 the line, `not` or no `not`.
@@ -171,3 +173,19 @@ def _shell(line: str) -> tuple[int, str]:
         ["/bin/sh", "-c", " | ".join(parts)], capture_output=True, text=True, env=environment, check=False, timeout=120
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def main() -> int:
+    """Run the RUN lines of files; exit code 1 with what they printed when one fails."""
+    failed = 0
+    for name in sys.argv[1:]:
+        for line in substituted(Path(name)):
+            code, shown = run_line(line)
+            failed += code != 0
+            if code:
+                print(f"RUN: {line}\nexit {code}\n{shown}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
