@@ -12,7 +12,7 @@ import io
 import re
 import shlex
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from inspect import getsource
 from pathlib import Path
@@ -22,13 +22,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from headrace import passes as installed
+from headrace import passes as package
 from headrace.dialects.support.diagnostics import CompileError, nearest
 from headrace.passes import pipelines as named
 from headrace.passes.infra.base import Pass
 from headrace.passes.infra.legality import Legality
 from headrace.passes.infra.manager import PassBug, PassManager
-from headrace.passes.infra.registry import LEVELS, available, build, passes_in
+from headrace.passes.infra.registry import LEVELS, Factory, available, build, installed, passes_in
 from headrace.tools.docs.ops import UNDOCUMENTED, docstring, fenced
 from headrace.tools.opt.driver import SPLIT
 from headrace.tools.opt.expectations import EXPECTED
@@ -84,14 +84,17 @@ def page(root: Path) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def pass_help(name: str) -> str:
-    """What the page says about one pass, as text; for a pipeline its passes. `CompileError` for an unknown name."""
-    known = available()
+def pass_help(name: str, more: Mapping[str, Factory] | None = None) -> str:
+    """What the page says about one pass, as text; for a pipeline its passes. `more` are passes beside ours and those
+    of other distributions. `CompileError` for an unknown name."""
+    known: dict[str, Factory] = {**available(), **(more or {})}
+    if name not in known and name not in named.PIPELINES:
+        known |= installed()
     if name in named.PIPELINES:
         return f"{name} is a pipeline:\n{named.PIPELINES[name]}"
     if name not in known:
         raise CompileError("unknown-pass", f"unknown pass '{name}'", fix=nearest(name, [*known, *named.PIPELINES]))
-    root = Path(installed.__file__ or "").parents[1]
+    root = Path(package.__file__ or "").parents[1]
     return "\n".join([name, "", *pass_lines(known[name](), root)]).rstrip()
 
 

@@ -137,7 +137,7 @@ class Driver:
         from headrace.tools.docs.ops import op_help
         from headrace.tools.docs.passes import pass_help
 
-        pages = [*([pass_help(of_pass)] if of_pass else []), *([op_help(of_op)] if of_op else [])]
+        pages = [*([pass_help(of_pass, self.passes)] if of_pass else []), *([op_help(of_op)] if of_op else [])]
         print("\n\n".join(pages), file=self.stdout)
         return 0
 
