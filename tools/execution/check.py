@@ -10,7 +10,7 @@ is passed over and named, so that nobody takes it for checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from headrace.tools.execution.programs import inputs_of, run, weights_of
 if TYPE_CHECKING:
     import numpy as np
 
+    from headrace.dialects.support.weights import WeightStore
     from headrace.tools.execution.first import First
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -44,29 +45,30 @@ class Execution:
     """Allowed error over the largest magnitude; by element type when None."""
     say: Callable[[str], None] = print
     """Takes one line on what was compared."""
-    store: Any = None
-    arrays: dict[str, Array] = field(default_factory=dict[str, "Array"])
+    store: WeightStore | None = None
+    """The weights themselves, if at hand."""
+    arrays: Mapping[str, Array] | None = None
+    """The inputs themselves, if at hand."""
     first: dict[str, Array] = field(default_factory=dict[str, "Array"])
     last: dict[str, Array] = field(default_factory=dict[str, "Array"])
     before: ModuleOp | None = None
 
     def start(self, module: ModuleOp) -> None:
         """Run the program as it stands; `CompileError` when it cannot be run."""
-        self.store = weights_of(module, self.weights)
-        self.arrays = inputs_of(module, self.inputs)
+        self.store = self.store if self.store is not None else weights_of(module, self.weights)
+        self.arrays = self.arrays if self.arrays is not None else inputs_of(module, self.inputs)
         self.first = self.last = run(module, self.store, self.arrays)
         self.before = module.clone()
 
     def check(self, one: ModulePass, module: ModuleOp) -> None:
         """Run the program after pass `one`; `PassBug` when the results differ, which names the op."""
-        before = self.before
-        assert before is not None, "started"
+        before, store, arrays = self._started()
         if _same(before, module):
             self.say(f"execution after {one.name}: the program is the same")
             return
         self._check_folds(one, before, module)
         try:
-            after = run(module, self.store, self.arrays)
+            after = run(module, store, arrays)
         except CompileError as error:
             if error.code != "not-interpretable":
                 raise
@@ -85,6 +87,10 @@ class Execution:
             + (f"rel {worst.relative:.1e}, {worst.ulp} ulp" if worst and worst.absolute else "the results are the same")
         )
         self.last, self.before = after, module.clone()
+
+    def _started(self) -> tuple[ModuleOp, WeightStore, Mapping[str, Array]]:
+        assert self.before is not None and self.store is not None and self.arrays is not None, "started"
+        return self.before, self.store, self.arrays
 
     def _check_folds(self, one: ModulePass, before: ModuleOp, module: ModuleOp) -> None:
         fold = wrong_fold(before, module)
@@ -116,19 +122,17 @@ class Execution:
         op = location = ""
         if first is not None:
             op, location = first.value.op, first.value.location
-            if first.reference is not None:
-                others = (first.reference.op, first.reference.location)
-                was = "" if others == (op, location) else f" (before: '{others[0]}' at {others[1]})"
-                details.append(f"first op that deviates: '{op}' at {location}{was}{first.deviation}")
-            else:
-                details.append(f"first op that deviates: '{op}' at {location}, which nothing before stands for")
+            others = (first.reference.op, first.reference.location)
+            was = "" if others == (op, location) or not others[0] else f" (before: '{others[0]}' at {others[1]})"
+            details.append(f"first op that deviates: '{op}' at {location}{was}{first.deviation}")
         raise PassBug("changed-results", str(one), "changes the results", op=op, location=location, details=details)
 
     def _first(self, before: ModuleOp, module: ModuleOp, wrong: list[str]) -> First | None:
         from headrace.tools.execution.first import first_deviation
         from headrace.tools.execution.trace import trace
 
-        reference, found = (trace(x, self.store, self.arrays) for x in (before, module))
+        _, store, arrays = self._started()
+        reference, found = (trace(x, store, arrays) for x in (before, module))
         return first_deviation(reference, found, wrong, self.tolerance)
 
 

@@ -27,11 +27,10 @@ Type = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class First:
-    """The first op that deviates: its value, the one before that it should be (None when none is known) and how far it
-    is from that."""
+    """The first op that deviates: its value, the one before that it should be, and how far it is from that."""
 
     value: Value
-    reference: Value | None
+    reference: Value
     deviation: Deviation
 
 
@@ -39,22 +38,24 @@ def first_deviation(before: Trace, after: Trace, wrong: Iterable[str], tolerance
     """The first op of the program `after` that makes the results called `wrong` differ; None when they are inputs."""
     matcher = _Matcher(before, after, tolerance)
     region: set[int] = set()
-    todo = [after.results[name] for name in wrong]
+    todo: list[int] = []
+    for name in wrong:
+        number, was = after.results[name], before.results[name]
+        if number is not None:
+            matcher.give(
+                number, before.values[was] if was is not None else Value("", name, (), before.arrays[name], ())
+            )
+            todo.append(number)
     while todo:
         number = todo.pop()
-        if number is None or number in region or matcher.agrees(number):
-            continue
-        region.add(number)
-        todo += after.values[number].inputs
+        if number not in region and not matcher.agrees(number):
+            region.add(number)
+            todo += after.values[number].inputs
     for number in sorted(region):
         reference = matcher.counterpart(number)
         if reference is not None:
             value = after.values[number]
             return First(value, reference, deviation(value.array, reference.array, tolerance))
-    for name in wrong:  # nothing on the way is known: what can be said is the op of the result
-        number = after.results[name]
-        if number is not None:
-            return First(after.values[min(region)], None, deviation(after.arrays[name], before.arrays[name], tolerance))
     return None
 
 
@@ -68,6 +69,10 @@ class _Matcher:
         self.before_groups, self.after_groups = _groups(before.values), _groups(after.values)
         self.last = {places[-1] for places in _by_place(after.values).values()}
         self._verdicts: dict[int, tuple[bool, Value | None]] = {}
+
+    def give(self, number: int, reference: Value) -> None:
+        """Say that a value is wrong, and what it should be."""
+        self._verdicts[number] = False, reference
 
     def agrees(self, number: int) -> bool:
         """Whether a value is known to be right."""

@@ -18,7 +18,7 @@ from headrace.dialects.dataflow.interpreter import DataflowInterpreter
 from headrace.dialects.dataflow.ops import ScatterOp, SectionOp, StageOp, StoreOp, YieldOp
 from headrace.dialects.support import locations
 from headrace.dialects.tensor.storage import WeightOp
-from headrace.tools.execution.programs import entry_of
+from headrace.tools.execution.programs import entry_of, units_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,6 +70,10 @@ def trace(
 ) -> Trace:
     """Run a program at whatever level it is and keep every value. Those that use a value which is in `instead` get what
     is given there, while the trace keeps what was made."""
+    if units_of(module) is not None:
+        from headrace.tools.execution.units import trace_units
+
+        return trace_units(module, store, inputs, instead or {})
     tracer = _Tracer(module, store, instead or {})
     found = tracer.trace
     found.arrays = tracer.run(entry_of(module).sym_name.data, inputs)
