@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from headrace.dialects.dataflow.ops import SectionOp, StageOp, stream_of
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.device import Device
+from headrace.dialects.support.journal import Candidate, count, current, decide, decline, may
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.pieces import Split, pieces, splits
 from headrace.passes.analysis.sections import sections
@@ -55,10 +56,31 @@ def spread(section: SectionOp, device: Device, share: float, most: int) -> bool:
     changed = False
     for work in works:
         parts = work.fit(high).parts
-        if parts != work.stage.parts:
+        count("compute units", work.units(high))
+        if parts == work.stage.parts:
+            cycles = work.steps * work.fit(high).interval
+            decline("spread", work.stage, f"it takes {cycles:,.0f} cycles as it is; the section may take {high:,.0f}")
+        elif may("spread", work.stage):
+            _explain(work, high)
             work.stage.parts = parts
             changed = True
     return changed
+
+
+def _explain(work: Work, target: float) -> None:
+    if current() is None:
+        return
+    chosen = work.fit(target)
+    candidates: list[Candidate] = []
+    for split in work.splits:
+        cycles = work.steps * split.interval
+        slow = "slower than the other stages" if cycles > target else "more units than it needs"
+        candidates.append(Candidate(_spelt(split), cycles, "" if split is chosen else slow))
+    decide("parts", work.stage, _spelt(chosen), candidates, "cycles")
+
+
+def _spelt(split: Split) -> str:
+    return " x ".join(f"{n} on dim {dim}" for dim, n in split.parts) or "whole"
 
 
 @dataclass(frozen=True)
