@@ -38,7 +38,8 @@ def read(argv: Sequence[str]) -> argparse.Namespace:
 
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    cli = _Arguments("headrace-opt", description="Read IR, run passes, print IR.", allow_abbrev=False)
+    usage = "headrace-opt [FILE] [-p PIPELINE] [--to PHASE] [OPTION …]"
+    cli = _Arguments("headrace-opt", usage, description="Read IR, run passes, print IR.", allow_abbrev=False)
     cli.add_argument("input", nargs="?", default="-", help="file of IR; standard input when it is '-' or missing")
     add = cli.add_argument
     add("-o", "--output", default="-", help="where the result goes; standard output by default")
