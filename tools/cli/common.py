@@ -103,9 +103,7 @@ def failing(
     from collections import ChainMap
     from functools import partial
 
-    from headrace.compiler import DEFAULT_DEVICE, import_model
-    from headrace.dialects.machine.attributes import DEVICE_ATTRIBUTE, set_device
-    from headrace.dialects.machine.device import load_device
+    from headrace.compiler import DEFAULT_DEVICE, import_model, with_device
     from headrace.passes import pipelines
     from headrace.passes.infra.registry import available, build, loaded
     from headrace.tools.debug import Numbers, Predicate, Source, Trial, absolute
@@ -128,8 +126,7 @@ def failing(
     known = ChainMap[str, Any](more, dict(available()))
     built = build("default" if passes is None else passes, known, pipelines.PIPELINES)
     module = import_model(model, dims=dims_of(dims), input_shapes=shapes_of(shapes)).module
-    if device is not None or DEVICE_ATTRIBUTE not in module.attributes:
-        set_device(module, load_device(device or DEFAULT_DEVICE))
+    with_device(module, device)
     numbers = Numbers(weights or (model if path.suffix == ".onnx" else RANDOM), inputs or RANDOM)
     source = Source(
         path.name, device or DEFAULT_DEVICE, tuple(x for p in plugins for x in ("--load-pass-plugin", absolute(p)))

@@ -255,11 +255,11 @@ class Reducer:
             for least in _smaller(size):
                 if self._resized({dim: least for of, dims in classes if of == size for dim in dims}):
                     break
-        for number in range(len(classes)):
-            size, dims = Classes(self.best).classes()[number]
-            for least in _smaller(size):
-                if self._resized(dict.fromkeys(dims, least)):
-                    break
+        number = 0
+        while number < len(classes := Classes(self.best).classes()):  # sizes that get equal may join classes
+            size, dims = classes[number]
+            any(self._resized(dict.fromkeys(dims, least)) for least in _smaller(size))
+            number += 1
 
     def _resized(self, wanted: dict[Dim, int]) -> bool:
         return self.attempt(lambda module: resize(module, wanted))
