@@ -67,7 +67,17 @@ def reduce_failure(
         alone = replace(trial, passes=trial.passes[-1:])
         if edits.is_tensor_program(ended.before) and alone(ended.before):
             module, trial = ended.before, alone
-    return reduce(module, trial, most=most, progress=progress), trial
+    small = reduce(module, trial, most=most, progress=progress)
+    return small, _fewer_passes(small, trial)
+
+
+def _fewer_passes(module: ModuleOp, trial: Trial) -> Trial:
+    """The trial without the passes that it does not take."""
+    for one in trial.passes[-2::-1]:
+        shorter = replace(trial, passes=tuple(x for x in trial.passes if x is not one))
+        if shorter(module):
+            trial = shorter
+    return trial
 
 
 @dataclass
