@@ -59,7 +59,8 @@ def spread(section: SectionOp, device: Device, share: float, most: int) -> bool:
         count("compute units", work.units(high))
         if parts == work.stage.parts:
             cycles = work.steps * work.fit(high).interval
-            decline("spread", work.stage, f"it takes {cycles:,.0f} cycles as it is; the section may take {high:,.0f}")
+            why = f"the section may take {high:,.0f}" if cycles <= high else "no split is faster"
+            decline("spread", work.stage, f"it takes {cycles:,.0f} cycles as it is; {why}")
         elif may("spread", work.stage):
             _explain(work, high)
             work.stage.parts = parts
