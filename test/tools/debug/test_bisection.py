@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 
 from headrace.dialects.support import journal, locations
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor.elementwise import SubOp
 from headrace.passes.infra.base import Pass
 from headrace.passes.infra.registry import build
-from headrace.tools.debug import Predicate, Trial, bisect, reduce_failure
+from headrace.tools.debug import Numbers, Predicate, Source, Trial, bisect, reduce_failure, write
 from headrace.tools.debug.failures import PREDICATES, print_module
 from headrace.tools.opt import context, parse
 
@@ -168,3 +170,51 @@ def test_a_failure_is_reduced_with_its_pass() -> None:
     text = print_module(small, locations=True)
     assert text.count("tensor.sub") == 1 and FAULT in text
     assert trial(small)
+
+
+@dataclass(frozen=True)
+class Unclip(Pass):
+    """Takes clips away: wrong for large numbers."""
+
+    name: ClassVar[str] = "unclip"
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        clips = [op for op in module.walk() if op.name == "tensor.clip" and journal.may("unclip", op)]
+        for op in clips:
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.detach()
+            op.drop_all_references()
+        return bool(clips)
+
+
+CLIPPED = """
+func.func @main(%x: tensor<4x8xf32> {tensor.name = "x"}) -> tensor<4x8xf32> {
+  %w = tensor.weight "w" : tensor<8x8xf32>
+  %0 = tensor.matmul %x, %w : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+  %1 = tensor.clip %0 {min = -100.0, max = 100.0} : tensor<4x8xf32> -> tensor<4x8xf32> loc("first")
+  %2 = tensor.mul %1, %1 : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x8xf32>
+  %3 = tensor.clip %2 {min = -100.0, max = 100.0} : tensor<4x8xf32> -> tensor<4x8xf32> loc("second")
+  %4 = tensor.tanh %3 : tensor<4x8xf32> -> tensor<4x8xf32>
+  %5 = tensor.sub %3, %4 : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x8xf32>
+  func.return %5 : tensor<4x8xf32>
+}
+"""
+
+
+def test_a_failure_that_takes_certain_numbers(tmp_path: Path) -> None:
+    """The squares are out of range, which random numbers in their place would not be: they are what they were."""
+    module = parse(context(), CLIPPED, "x.mlir")[0]
+    store = WeightStore()
+    store.add_array("w", np.eye(8, dtype=np.float32))
+    numbers = Numbers(store, {"x": np.full((4, 8), 20, np.float32)})
+    trial = Trial((*build("cse"), Unclip()), Predicate(), numbers)
+    found = bisect(module, trial)
+    assert found.rewrite is not None and locations.text(found.rewrite.location) == "second"
+    small, trial = reduce_failure(found.before, found.trial)
+    text = print_module(small)
+    assert text.count(" = tensor.") == 1 and "tensor.clip" in text and "tensor<1x1xf32>" in text
+    path = write(trial, small, Source("x.mlir"), f"{tmp_path}/")
+    assert path is not None and "%S/x.unclip.inputs.npz" in path.read_text()
+    with np.load(tmp_path / "x.unclip.inputs.npz") as arrays:
+        assert [array.tolist() for array in arrays.values()] == [[[400]]]
+    assert not replace(trial, numbers=Numbers())(small)
