@@ -27,6 +27,7 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.support import locations
 from headrace.dialects.support.access import identity
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.journal import Candidate, count, decide, decline, may
 from headrace.dialects.tensor.base import ir_type
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import fitting_frames, held_bytes, units_for
@@ -65,6 +66,8 @@ class _Cutter:
         }
         self.need = {op: self._units(op) for op in self.ops if isinstance(op, BufferOp)}
         self.group: dict[Operation, int] = {}
+        self.full: dict[Operation, str] = {}
+        """Processes that open a group, and what the one before had no more of."""
         self.free: dict[StoreOp, int] = {}
 
     def _units(self, buffer: BufferOp) -> int:
@@ -88,6 +91,7 @@ class _Cutter:
         held: set[BufferOp] = set()
         loads: set[SSAValue] = set()
         self.group.clear()
+        self.full.clear()
         for process in self.processes:
             buffers, transfers = self._ports(process)
             needed = {made for v in process.operands if isinstance(v.owner, BufferOp) for made in v.owner.ins}
@@ -99,6 +103,8 @@ class _Cutter:
             )
             limits = self.budget.pcu, self.budget.pmu, self.budget.agcu
             if self.group and any(w > limit for w, limit in zip(wide, limits, strict=True)):
+                kinds = zip(("compute units", "memory units", "address generators"), wide, limits, strict=True)
+                self.full[process] = ", ".join(f"{w} {kind} of {limit}" for kind, w, limit in kinds if w > limit)
                 current, pcu, results = current + 1, 0, 0
                 held, loads = set[BufferOp](), set[SSAValue]()
                 more = needed  # what earlier sections make is loaded as well
@@ -204,6 +210,18 @@ class _Cutter:
             location=locations.of(process),
         )
 
+    def usage(self) -> str:
+        """What the whole section takes."""
+        pcu, pmu = sum(self.chain.values()), sum(self.need.values())
+        return f"{pcu} compute units of {self.budget.pcu}, {pmu} memory units of {self.budget.pmu}"
+
+    def explain(self) -> None:
+        """Note why each group ends where it does."""
+        name = self.section.sym.data
+        for op, reason in self.full.items():
+            group = self.group[op]
+            decide("section", op, f"{name}.{group}", (Candidate(f"{name}.{group - 1}", reason=f"it takes {reason}"),))
+
     def cut(self, count: int) -> None:
         """Replace the section by `count` sections in order."""
         self.spilled: dict[SSAValue, SSAValue] = {}  # stream -> off-chip tensor that holds what it denotes
@@ -281,7 +299,7 @@ class _Part:
         """A tensor from outside as an argument of this section."""
         if value not in self.inside:
             self.ins.append(value)
-            self.inside[value] = self.block.insert_arg(value.type, len(self.block.args))
+            self.inside[value] = self.block.insert_arg(value.type, len(self.block.args), locations.of_value(value))
         return self.inside[value]
 
     def _crosses(self, stream: SSAValue) -> bool:
@@ -383,8 +401,12 @@ class CutSectionsPass(Pass):
         changed = False
         for section in list(sections(module)):
             cutter = _Cutter(section, device, budget)
-            count = cutter.fit()
-            if count > 1:
-                cutter.cut(count)
+            number = cutter.fit()
+            if number == 1:
+                decline("cut-section", section, f"it fits the chip: {cutter.usage()}")
+            elif may("cut-section", section):
+                cutter.explain()
+                count("sections made", number)
+                cutter.cut(number)
                 changed = True
         return changed
