@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -30,11 +31,19 @@ from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.base import ir_type
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import fitting_frames, held_bytes, units_for
+from headrace.passes.analysis.phases import Grid, Tally, is_barrier, moved, options, phases
 from headrace.passes.analysis.pieces import pieces
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
 Process = StageOp | GatherOp | ScatterOp
+MOST_STARTS = 200
+"""Most processes of a section in which a cut is tried before each; beyond that, before phases and full groups."""
+
+
+def is_stream(value: SSAValue) -> bool:
+    """Whether a value is a stream, not a tensor off chip."""
+    return isinstance(value.type, StreamType)
 
 
 def _loaded(stream: SSAValue) -> bool:
@@ -54,7 +63,7 @@ class Budget:
 class _Cutter:
     """Cuts one section into groups of consecutive processes."""
 
-    def __init__(self, section: SectionOp, device: Device, budget: Budget) -> None:
+    def __init__(self, section: SectionOp, device: Device, budget: Budget, most: int) -> None:
         self.section = section
         self.device = device
         self.budget = budget
@@ -66,6 +75,19 @@ class _Cutter:
         self.need = {op: self._units(op) for op in self.ops if isinstance(op, BufferOp)}
         self.group: dict[Operation, int] = {}
         self.free: dict[StoreOp, int] = {}
+        self.place = phases(self.processes, device)
+        ways = {
+            op: [(units, cycles) for _, units, cycles in options(op, device, most)]
+            for op in self.processes
+            if isinstance(op, StageOp)
+        }
+        slowest = sum(found[0][1] for found in ways.values())
+        fastest = min((found[-1][1] for found in ways.values()), default=1.0)
+        self.grid = Grid(fastest, slowest)
+        self.demand = {op: self.grid.units(ways.get(op, ())) for op in self.processes}
+        self.processes.sort(key=lambda op: self.place[op].phase)  # a stable sort keeps writers before readers
+        self.number = {op: i for i, op in enumerate(self.processes)}
+        self.last_use = {out: self._last_use(out) for op in self.processes for out in op.results if is_stream(out)}
 
     def _units(self, buffer: BufferOp) -> int:
         return units_for(buffer, self.device, fitting_frames(buffer, self.device, 2), 2)
@@ -83,32 +105,84 @@ class _Cutter:
         return buffers, transfers
 
     def assign(self) -> int:
-        """Put processes into groups, first to last, a new one when the budget is used up; the number of groups."""
-        current, pcu, results = 0, 0, 0
+        """Put processes into groups of consecutive ones that fit the budget, such that the modelled time of all groups
+        is least; the number of groups."""
+        count = len(self.processes)
+        best: list[tuple[float, int]] = [(0.0, 0), *[(float("inf"), 0)] * count]
+        for start in self._starts():
+            if best[start][0] == float("inf"):
+                continue
+            for end, cycles in self._extend(start):
+                total = best[start][0] + cycles
+                if total < best[end][0] * (1 - 1e-9):
+                    best[end] = total, start
+        ends: list[int] = []
+        at = count
+        while at:
+            ends.append(at)
+            at = best[at][1]
+        self.group.clear()
+        for number, (first, last) in enumerate(pairwise([0, *reversed(ends)])):
+            self.group.update((op, number) for op in self.processes[first:last])
+        return max(1, len(ends))
+
+    def _starts(self) -> Iterator[int]:
+        """Where a group may begin: anywhere in a short section; in a long one where a phase begins, and where a group
+        is full."""
+        count = len(self.processes)
+        if count <= MOST_STARTS:
+            yield from range(count)
+            return
+        full = 0
+        for i, op in enumerate(self.processes):
+            if i == full or (i and self.place[op].phase != self.place[self.processes[i - 1]].phase):
+                if i == full:
+                    full = max(end for end, _ in self._extend(i))
+                yield i
+
+    def _extend(self, start: int) -> Iterator[tuple[int, float]]:
+        """The groups that begin with a process: where each ends, and its modelled cycles."""
+        limits = self.budget.pcu, self.budget.pmu, self.budget.agcu
+        pcu, pmu, results = 0, 0, 0
         held: set[BufferOp] = set()
         loads: set[SSAValue] = set()
-        self.group.clear()
-        for process in self.processes:
+        made: list[SSAValue] = []
+        tally = Tally(self.device, self.budget.pcu, self.grid)
+        for end in range(start, len(self.processes)):
+            process = self.processes[end]
             buffers, transfers = self._ports(process)
-            needed = {made for v in process.operands if isinstance(v.owner, BufferOp) for made in v.owner.ins}
-            more = {v for v in needed if self.home(v) != current}
-            wide = (
-                pcu + self.chain[process],
-                sum(self.need[b] for b in held | buffers),
-                len(loads | more) + results + transfers,
-            )
-            limits = self.budget.pcu, self.budget.pmu, self.budget.agcu
-            if self.group and any(w > limit for w, limit in zip(wide, limits, strict=True)):
-                current, pcu, results = current + 1, 0, 0
-                held, loads = set[BufferOp](), set[SSAValue]()
-                more = needed  # what earlier sections make is loaded as well
-            self._check_alone(process, buffers)
+            needed = {v for x in process.operands if isinstance(x.owner, BufferOp) for v in x.owner.ins}
+            more = {v for v in needed if self._before(v, start)} - loads
+            pcu += self.chain[process]
+            pmu += sum(self.need[b] for b in buffers - held)
+            results += transfers
             held |= buffers
             loads |= more
-            pcu += self.chain[process]
-            results += transfers
-            self.group[process] = current
-        return current + 1
+            if end == start:
+                self._check_alone(process, buffers)
+            elif any(w > limit for w, limit in zip((pcu, pmu, len(loads) + results), limits, strict=True)):
+                return
+            place = self.place[process]
+            steps = max((stream_of(out).steps for out in process.results if is_stream(out)), default=1)
+            tally.add(place, self.demand[process], steps)
+            for one in more:
+                tally.load(place.phase, moved(one), is_barrier(one, self.device))
+            made += [out for out in process.results if is_stream(out)]
+            yield end + 1, tally.cycles(sum(moved(out) for out in made if self.last_use[out] > end))
+
+    def _last_use(self, stream: SSAValue) -> float:
+        """The number of the last process that takes a stream; infinite for a result of the section."""
+        last = -1.0
+        for use in stream.uses:
+            if isinstance(use.operation, StoreOp):
+                return float("inf")
+            takers = use.operation.results if isinstance(use.operation, BufferOp) else [stream]
+            last = max([last, *(self.number.get(u.operation, -1) for v in takers for u in v.uses)])
+        return last
+
+    def _before(self, made: SSAValue, start: int) -> bool:
+        """Whether a stream is made off chip or by a process before `start`."""
+        return self.number.get(made.owner, -1) < start  # pyright: ignore[reportArgumentType, reportCallIssue]
 
     def place_stores(self, count: int) -> int:
         """Give every store that is free to move to the first group with address generators left, not before what it
@@ -376,13 +450,14 @@ class CutSectionsPass(Pass):
 
     name = "cut-sections"
     share: float = option(0.9, "share of the device's units that a section may take", low=0.05, high=1.0)
+    most: int = option(512, "most units for one piece of a stage", low=1)
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
         budget = Budget(*(max(1, int(device.count(kind) * self.share)) for kind in ("pcu", "pmu", "agcu")))
         changed = False
         for section in list(sections(module)):
-            cutter = _Cutter(section, device, budget)
+            cutter = _Cutter(section, device, budget, self.most)
             count = cutter.fit()
             if count > 1:
                 cutter.cut(count)

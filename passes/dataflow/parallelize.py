@@ -3,60 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from headrace.dialects.dataflow.ops import SectionOp, StageOp, stream_of
+from headrace.dialects.dataflow.ops import GatherOp, ScatterOp, SectionOp, StageOp
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.device import Device
-from headrace.passes.analysis.bodies import Body
-from headrace.passes.analysis.pieces import Split, pieces, splits
+from headrace.passes.analysis.phases import Grid, options, phases
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
 
-@dataclass
-class Work:
-    """A stage to spread: its steps, how many units in a chain its body takes, and the splits that are worth it."""
-
-    stage: StageOp
-    steps: int
-    pieces: int
-    splits: list[Split]
-
-    def fit(self, target: float) -> Split:
-        """The least split that brings the stage down to `target` cycles, or the fastest there is."""
-        return next((s for s in self.splits if self.steps * s.interval <= target), self.splits[-1])
-
-    def units(self, target: float) -> int:
-        """Units that this split takes."""
-        return self.pieces * self.fit(target).units
-
-
 def spread(section: SectionOp, device: Device, share: float, most: int) -> bool:
-    """Choose the parts of every stage of a section: the smallest common target time that the units allow."""
-    works: list[Work] = []
-    for stage in section.body.block.ops:
-        if isinstance(stage, StageOp):
-            body = Body.of(stage.body.block)
-            steps = stream_of(stage.outs[0]).steps
-            works.append(Work(stage, steps, len(pieces(body, device)), splits(body, device, most)))
-    if not works:
+    """Choose the parts of every stage of a section: the times of its phases with the least sum that the units allow."""
+    processes = [op for op in section.body.block.ops if isinstance(op, StageOp | GatherOp | ScatterOp)]
+    place = phases(processes, device)
+    ways = {op: options(op, device, most) for op in processes if isinstance(op, StageOp)}
+    if not ways:
         return False
-    budget = max(int(device.count("pcu") * share), 1)
-    low, high = 0.0, max(w.steps * w.splits[0].interval for w in works)
-    for _ in range(40):
-        middle = (low + high) / 2
-        if sum(w.units(middle) for w in works) <= budget:
-            high = middle
-        else:
-            low = middle
+    grid = Grid(min(x[-1][2] for x in ways.values()), sum(x[0][2] for x in ways.values()))
+    demand: dict[int, Any] = {}
+    for op, some in ways.items():
+        phase = place[op].phase
+        demand[phase] = demand.get(phase, 0.0) + grid.units([(units, cycles) for _, units, cycles in some])
+    chosen = grid.share(list(demand.values()), max(int(device.count("pcu") * share), 1))
+    times = dict(zip(demand, chosen, strict=True)) if chosen else {}
     changed = False
-    for work in works:
-        parts = work.fit(high).parts
-        if parts != work.stage.parts:
-            work.stage.parts = parts
+    for op, some in ways.items():
+        target = float(grid.times[times[place[op].phase]]) * (1 + 1e-9) if times else float("inf")
+        parts = next(split for split, _, cycles in some if cycles <= target).parts
+        if parts != op.parts:
+            op.parts = parts
             changed = True
     return changed
 
@@ -73,8 +52,8 @@ class ParallelizePass(Pass):
     """
 
     name = "parallelize"
-    share: float = option(0.75, "share of the compute units that a section may take", low=0.0, high=1.0)
-    most: int = option(128, "most units for one piece of a stage", low=1)
+    share: float = option(0.9, "share of the compute units that a section may take", low=0.0, high=1.0)
+    most: int = option(512, "most units for one piece of a stage", low=1)
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
