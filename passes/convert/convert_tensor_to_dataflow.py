@@ -58,8 +58,9 @@ class _Function:
         self.name = function.sym_name.data
         self.block = function.body.block
 
-    def run(self) -> bool:
-        """Rewrite it; whether anything changed."""
+    def plan(self) -> None:
+        """Decide what becomes a section and what is written where. All functions are planned before any is rewritten:
+        whose memory an argument is depends on the callers."""
         self.claimed: dict[SSAValue, SSAValue] = {}  # values and whose memory they are written into
         self.copied: set[SSAValue] = set()  # results that must not share memory with what they are views of
         self._settle_results()
@@ -74,6 +75,9 @@ class _Function:
             if segment.end is not None:
                 for value in segment.end.operands:
                     self._export(value, segment)
+
+    def run(self) -> bool:
+        """Rewrite it as planned; whether anything changed."""
         self._rewrite()
         return [op.name for op in self.ops] != [op.name for op in self.block.ops]
 
@@ -293,6 +297,9 @@ class ConvertTensorToDataflowPass(Pass):
             changed |= drop_unused(function.body.block)
         found.raise_if_any()
         ownership = Ownership(module)
-        for rewrite in [_Function(function, module, ownership) for function in functions]:
+        rewrites = [_Function(function, module, ownership) for function in functions]
+        for rewrite in rewrites:
+            rewrite.plan()
+        for rewrite in rewrites:
             changed |= rewrite.run()
         return changed
