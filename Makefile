@@ -16,7 +16,7 @@ export MKL_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test check format format-check lint types repo docs docs-check pytest lit clean
+.PHONY: help demo test check format format-check lint types repo docs docs-check tests-check pytest lit clean
 
 help:
 	@echo "make demo    compile, run, compare and profile an attention model"
@@ -31,7 +31,7 @@ demo: $(DEMO)/installed
 
 test: check lit pytest
 
-check: format-check lint repo docs-check types
+check: format-check lint repo docs-check tests-check types
 
 # A plain install: what a user gets. build/lib would carry deleted modules into the next wheel.
 $(DEMO)/installed: $(SOURCES)
@@ -66,6 +66,9 @@ docs: $(DEV)/installed
 
 docs-check: $(DEV)/installed
 	$(BIN)/python -m headrace.tools.docs --check
+
+tests-check: $(DEV)/installed
+	$(BIN)/python -m headrace.tools.update_tests --check
 
 types: $(DEV)/installed
 	$(BIN)/python -m headrace.tools.check_types

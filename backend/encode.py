@@ -20,7 +20,7 @@ from headrace.dialects.rdu.ops import (
     UnitOp,
     YieldOp,
 )
-from headrace.dialects.rdu.routes import links_of
+from headrace.dialects.rdu.routes import Routes, links_of
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.base import attributes_of, tt
@@ -40,12 +40,19 @@ from headrace.runtime.program import (
     Unit,
 )
 
+CREDITS = 2
+"""Vector words in flight on a flow that has no route yet: what its longest way takes is not known."""
 
-def encode(module: ModuleOp, meta: Mapping[str, Any] | None = None) -> Program:
-    """The program of a module whose configs are routed and whose regions are allocated."""
+
+def encode(module: ModuleOp, meta: Mapping[str, Any] | None = None, *, routed: bool = True) -> Program:
+    """The program of a module whose configs are routed and whose regions are allocated.
+
+    `routed` false takes configs that are not placed or not routed yet, too: such a program says what its units compute
+    and not where, so that it can be run on whole arrays, and neither written nor timed.
+    """
     configs = [op for op in module.body.block.ops if isinstance(op, ConfigOp)]
     program = next((op for op in module.body.block.ops if isinstance(op, ProgramOp)), None)
-    unready = [c.sym_name.data for c in configs if c.phase.data != "routed"]
+    unready = [c.sym_name.data for c in configs if c.phase.data != "routed"] if routed else []
     if program is None or unready:
         raise CompileError(
             "not-routed",
@@ -90,17 +97,20 @@ def _config(op: ConfigOp, columns: int) -> Config:
     units = op.units
     number = {u.title: i for i, u in enumerate(units)}
     params = tuple(Param(p.title.data, tt(p.type), p.direction.data) for p in op.params)
-    sites = [_array(u.sites).reshape(-1, 2) for u in units]
+    sites = [_sites(u) for u in units]
     flows = tuple(_flow(f, number, sites, columns) for f in op.flows)
     return Config(op.sym_name.data, params, tuple(_unit(u) for u in units), flows)
 
 
-def _array(attribute: Any) -> Any:
-    return np.array(attribute.get_values() if attribute is not None else (), np.int32)
+def _sites(op: UnitOp) -> Any:
+    """Column and row of every unit; those that are not placed yet stand nowhere, but count."""
+    if op.sites is None:
+        return np.full((op.size, 2), -1, np.int32)
+    return np.array(op.sites.get_values(), np.int32).reshape(-1, 2)
 
 
 def _unit(op: UnitOp) -> Unit:
-    sites = _array(op.sites).reshape(-1, 2)
+    sites = _sites(op)
     where = locations.text(op.location)
     match op:
         case PcuOp():
@@ -157,10 +167,10 @@ def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flow(op: FlowOp, number: Mapping[str, int], sites: Sequence[Any], columns: int) -> Flow:
-    assert op.routes is not None and op.credits is not None, "verified"
     source = number[op.ends[0]]
-    pairs = np.array(op.routes.data.pairs, np.int32).reshape(-1, 2)
-    links, starts = links_of(op.routes.data.ways, sites[source][pairs[:, 0]], columns)
+    routes = op.routes.data if op.routes is not None else Routes((), (), ())
+    pairs = np.array(routes.pairs, np.int32).reshape(-1, 2)
+    links, starts = links_of(routes.ways, sites[source][pairs[:, 0]], columns)
     return Flow(
         source,
         op.src_port.value.data,
@@ -172,5 +182,5 @@ def _flow(op: FlowOp, number: Mapping[str, int], sites: Sequence[Any], columns: 
         pairs,
         starts.astype(np.int32),
         links.astype(np.int32),
-        op.credits.value.data,
+        op.credits.value.data if op.credits is not None else CREDITS,
     )

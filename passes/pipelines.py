@@ -1,6 +1,20 @@
-"""Pipelines as data: phases of the compiler by name, each a text that `headrace-opt -p` takes."""
+"""Pipelines and phases as data.
+
+A pipeline is a text that `headrace-opt -p` takes. A phase is a pipeline with a name and a rule of what it takes and
+gives: `--to=PHASE` stops after it, `--from=PHASE` goes on from there.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
+from xdsl.ir import Operation
+
+from headrace.dialects.support.diagnostics import CompileError, nearest
+from headrace.passes.infra.legality import Legality, legal
+from headrace.passes.infra.manager import HISTORY_ATTRIBUTE, Stage
+from headrace.passes.infra.registry import build
 
 TENSOR = (
     "canonicalize",  # movement chains in normal form before patterns look at them
@@ -38,9 +52,119 @@ RDU = (
     "route",
     "check-resources",
 )
-PHASES: dict[str, tuple[str, ...]] = {"tensor": TENSOR, "dataflow": DATAFLOW, "rdu": RDU}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the compiler that leaves IR at which one may stop, and from which one may go on."""
+
+    name: str
+    passes: tuple[str, ...]
+    takes: Legality
+    gives: Legality
+
+    @property
+    def text(self) -> str:
+        """The passes as a pipeline."""
+        return ",".join(self.passes)
+
+
+def _unbanked(op: Operation) -> str:
+    units = op.properties.get("units")
+    decided = op.name != "dataflow.buffer" or (isinstance(units, IntegerAttr) and units.value.data > 0)
+    return "" if decided else "is not spread over memory units yet"
+
+
+def _unrouted(op: Operation) -> str:
+    phase = op.properties.get("phase")
+    done = op.name != "rdu.config" or (isinstance(phase, StringAttr) and phase.data == "routed")
+    return "" if done else "is not routed yet"
+
+
+_MOVEMENT = tuple(f"tensor.{name}" for name in ("reshape", "transpose", "slice", "broadcast", "concat", "split", "pad"))
+TENSORS = legal("builtin", "func", "tensor")
+"""Functions of tensor ops."""
+SECTIONS = legal(
+    *("builtin", "func", "tensor", "dataflow"),
+    inside={"func.func": legal("func.return", "func.call", "dataflow.section", "tensor.weight", *_MOVEMENT)},
+    fault=_unbanked,
+)
+"""Functions of sections, with nothing between them but weights, calls and views."""
+UNITS = legal(
+    *("builtin.module", "tensor", "rdu"),
+    inside={"builtin.module": legal("rdu.config", "rdu.program", "tensor.recipe")},
+    fault=_unrouted,
+)
+"""Routed configs and the program that launches them."""
+
+START = "import"
+"""The name of what a frontend gives, before any phase."""
+PHASES: dict[str, Phase] = {
+    phase.name: phase
+    for phase in (
+        Phase("tensor", TENSOR, TENSORS, TENSORS),
+        Phase("dataflow", DATAFLOW, TENSORS, SECTIONS),
+        Phase("rdu", RDU, SECTIONS, UNITS),
+    )
+}
+NAMES = (START, *PHASES)
+"""Where one may stop and go on, in order."""
 PIPELINES: dict[str, str] = {
-    **{name: ",".join(passes) for name, passes in PHASES.items()},
-    "default": ",".join((*TENSOR, *DATAFLOW, *RDU)),
+    **{name: phase.text for name, phase in PHASES.items()},
+    "default": ",".join(PHASES),
 }
 """Named pipelines: the three phases, and `default`, all of them."""
+
+MODEL_ATTRIBUTE = "headrace.model"
+"""Name of the module attribute that holds the name of the model."""
+
+
+def stages(start: str = START, stop: str = NAMES[-1]) -> tuple[Stage, ...]:
+    """The phases that lead from what `start` leaves to what `stop` leaves, ready to run. `CompileError` for an unknown
+    name, or when `stop` comes before `start`."""
+    for flag, name in (("--from", start), ("--to", stop)):
+        if name not in NAMES:
+            raise CompileError("unknown-phase", f"{flag}={name}: there is no such phase", fix=nearest(name, NAMES))
+    first, last = NAMES.index(start), NAMES.index(stop)
+    if last < first:
+        raise CompileError(
+            "bad-option", f"--to={stop} comes before --from={start}", why=f"the order is {', '.join(NAMES)}"
+        )
+    return tuple(
+        Stage(phase.name, build(phase.text), phase.takes, phase.gives, _advice)
+        for phase in list(PHASES.values())[first:last]
+    )
+
+
+def check_from(module: ModuleOp, start: str) -> None:
+    """Refuse a module that is not what phase `start` leaves, with every op that should not be there."""
+    rule = PHASES[start].gives if start in PHASES else PHASES["tensor"].takes
+    rule.check(module, f"after phase {start}" if start in PHASES else "before any phase", _advice(module))
+
+
+def reached(module: ModuleOp) -> str:
+    """The phase after which a module stands: by the passes that it says it has been through, else by its ops. Empty for
+    one in the middle of a phase."""
+    history = module.attributes.get(HISTORY_ATTRIBUTE)
+    if isinstance(history, StringAttr):
+        done = ""
+        found = START if not history.data else ""
+        for name, phase in PHASES.items():
+            done += f",{phase.text}" if done else phase.text
+            if done == history.data:
+                found = name
+        if found:
+            return found
+    for name in reversed(PHASES):
+        if name != "tensor" and any(op.name.startswith(f"{name}.") for op in module.walk()):
+            return name if PHASES[name].gives.accepts(module) else ""
+    return START if TENSORS.accepts(module) else ""
+
+
+def _advice(module: ModuleOp) -> str:
+    """What to do with a module that is not where it was said to be."""
+    at = reached(module)
+    if not at:
+        return "it is in the middle of a phase: run its other passes (headrace-opt -p, headrace compile --passes)"
+    following = NAMES[NAMES.index(at) + 1 :]
+    return f"run phase {following[0]} first: --from={at}" if following else f"it is through all phases: --from={at}"

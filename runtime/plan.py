@@ -9,7 +9,8 @@ cannot be merged runs tile by tile (`literal`), and `Plan.report` says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -28,6 +29,22 @@ from headrace.runtime.schedule import Action, ConfigPlan, Copy, Indexed, Run, pc
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+@dataclass
+class Part:
+    """Some steps of a launch that belong together. Those of a run have the iterations `at` of its outer loops, the ops
+    in order, and the arrays of values in memory: what it reads, what of that never changes, and what it writes."""
+
+    launch: int
+    steps: list[Step]
+    plan: ConfigPlan | None = None
+    run: Run | None = None
+    at: tuple[int, ...] = ()
+    ops: list[chain.Op] = field(default_factory=list[chain.Op])
+    inputs: dict[Key, Array] = field(default_factory=dict[Key, Array])
+    outputs: dict[Key, Array] = field(default_factory=dict[Key, Array])
+    fixed: set[Key] = field(default_factory=set[Key])
 
 
 class Plan:
@@ -59,6 +76,13 @@ class Plan:
     def run(self) -> None:
         """Run every launch once."""
         run_steps(self.steps)
+
+    def parts(self) -> Iterator[Part]:
+        """What a run does, part by part, bound anew: for tools that look at the values in memory. The steps of a part
+        are to be run before the next part is asked for."""
+        for i in range(len(self._binder.plans)):
+            yield from self._binder.parts(i, self.regions, self._own)
+        yield Part(-1, self.steps[sum(map(len, self._launches)) :])
 
     def steps_on(self, replaced: Mapping[int, Array]) -> list[Step]:
         """The steps with other flat arrays in place of some regions that are only read; all else is shared."""
@@ -160,13 +184,18 @@ class _Binder:
 
     def bind_launch(self, i: int, regions: Sequence[Array], own: Mapping[tuple[int, int], Array]) -> list[Step]:
         """Steps of launch i on the arrays of the regions and of its own places."""
+        return [step for part in self.parts(i, regions, own) for step in part.steps]
+
+    def parts(self, i: int, regions: Sequence[Array], own: Mapping[tuple[int, int], Array]) -> Iterator[Part]:
+        """What launch i does, in order."""
         launch, plan = self.plans[i]
         config = self.program.configs[launch.config]
         if isinstance(plan, str):
             views = [
                 regions[r][at : at + p.type.elements] for p, (r, at) in zip(config.params, launch.args, strict=True)
             ]
-            return [(literal.run_config, (config, views))]
+            yield Part(i, [(literal.run_config, (config, views))])
+            return
         none = (np.empty(0, np.uint8), 0)
         flats = [
             (regions[launch.args[p.param][0]], launch.args[p.param][1])
@@ -177,10 +206,8 @@ class _Binder:
             for k, p in enumerate(plan.places)
         ]
         constant = frozenset(k for k, (r, _) in enumerate(launch.args) if self.program.regions[r].kind == "weight")
-        steps: list[Step] = []
         for action in plan.actions:
-            self._bind_action(plan, action, flats, constant, steps)
-        return steps
+            yield from self._parts_of(i, plan, action, flats, constant)
 
     # Memory
 
@@ -252,42 +279,42 @@ class _Binder:
 
     # Actions
 
-    def _bind_action(
+    def _parts_of(
         self,
+        launch: int,
         plan: ConfigPlan,
         action: Action,
         flats: Sequence[tuple[Array, int]],
         constant: frozenset[int],
-        steps: list[Step],
-    ) -> None:
+    ) -> Iterator[Part]:
         match action:
             case Run():
                 for at in _chunks(plan, action):
-                    steps.extend(self._bind_run(plan, action, at, flats, constant))
+                    yield self._bind_run(launch, plan, action, at, flats, constant)
             case Group():
                 for at in _chunks(plan, action.runs[0]):
                     for run in action.runs:
-                        steps.extend(self._bind_run(plan, run, at, flats, constant))
+                        yield self._bind_run(launch, plan, run, at, flats, constant)
             case Copy():
-                steps.append(
-                    (np.copyto, (_at(flats, action.target, action.shape), _at(flats, action.source, action.shape)))
-                )
+                arrays = _at(flats, action.target, action.shape), _at(flats, action.source, action.shape)
+                yield Part(launch, [(np.copyto, arrays)])
             case Indexed():
                 table, base = flats[action.table]
                 rows = table[base : base + prod(action.rows)].reshape(action.rows)
                 index = _at(flats, action.index.source, action.index.shape)
                 other = _at(flats, action.target, action.shape)
                 f = _scatter if action.scatter else _gather
-                steps.append((f, (rows, index, other, action.name)))
+                yield Part(launch, [(f, (rows, index, other, action.name))])
 
     def _bind_run(
         self,
+        launch: int,
         plan: ConfigPlan,
         run: Run,
-        at: Sequence[int],
+        at: tuple[int, ...],
         flats: Sequence[tuple[Array, int]],
         constant: frozenset[int],
-    ) -> list[Step]:
+    ) -> Part:
         """Calls of one chunk of a run; `at` are the indices of its outer loops, `constant` the places that never
         change."""
         arrays: dict[Key, Array] = {}
@@ -315,7 +342,8 @@ class _Binder:
                     continue
                 operands = tuple(run.key(plan.source(u, v)) for v in op.operands)
                 ops.append(chain.Op(op.name, attrs, operands, tuple((u, v) for v in op.results)))
-        return bind_chain(ops, arrays, outputs, self.scratch, fixed, self.packs)
+        steps = bind_chain(ops, arrays, outputs, self.scratch, fixed, self.packs)
+        return Part(launch, steps, plan, run, at, ops, arrays, outputs, fixed)
 
 
 def _moved(run: Run, u: int, port: int) -> list[chain.Op]:

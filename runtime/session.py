@@ -4,7 +4,7 @@ device."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -16,7 +16,7 @@ from headrace.dialects.support.diagnostics import Collector, CompileError, neare
 from headrace.dialects.support.files import replacing
 from headrace.runtime.artifact import Artifact, open_artifact
 from headrace.runtime.check import check_program
-from headrace.runtime.plan import Plan, Step, bind_program, plan_configs, run_steps
+from headrace.runtime.plan import Part, Plan, Step, bind_program, plan_configs, run_steps
 from headrace.runtime.program import Port, Program
 
 if TYPE_CHECKING:
@@ -226,6 +226,11 @@ class Executable:
     def run(self) -> None:
         """Run once on what the views of `bind` hold. Allocates nothing of note."""
         self._plan.run()
+
+    def parts(self) -> Iterator[Part]:
+        """What `run` does, part by part: for tools that look at the values in memory. The steps of a part are to be run
+        (`run_steps`) before the next part is asked for."""
+        return self._plan.parts()
 
     def clone(self) -> Executable:
         """Another executable of the same program with its own memory and state; weights are shared."""

@@ -27,6 +27,7 @@ from headrace.compiler import ModelWeights, import_model, lower, translate
 from headrace.dialects.dataflow.interpreter import run_dataflow
 from headrace.dialects.tensor.interpreter import run_function
 from headrace.passes.analysis import placement, routing
+from headrace.passes.infra.manager import Watch
 from headrace.runtime.check import check_program
 from headrace.runtime.session import Executable
 
@@ -70,7 +71,7 @@ def errors(
         elif phase == "dataflow":
             note(phase, run_dataflow(module, workload.inputs, imported.store, debug=audit))
 
-    passes = lower(imported.module, device, on_phase=on_phase, verify_each=audit)
+    passes = lower(imported.module, device, on_phase=on_phase, watch=Watch(verify_each=audit))
     assert set(passes.split(",")) >= CHECKERS
     program = encode(imported.module)
     check_program(program)

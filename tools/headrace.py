@@ -11,7 +11,7 @@ from headrace.tools.cli import execute
 def main() -> None:
     """Entry point of the console script."""
     gc.disable()  # one command, then the process ends: looking for garbage among what lives till then only costs time
-    code = execute(sys.argv[1:])
+    code = execute(sys.argv[1:], reproducers=True)
     gc.freeze()  # or Python looks through everything once more before it ends
     sys.exit(code)
 

@@ -1,5 +1,7 @@
 """The `// RUN:` lines of lit tests: read, and run inside this process.
 
+    python -m headrace.tools.run_lines FILE …
+
 A line is commands joined by `|`, each `headrace-opt …`, `not headrace-opt …` or `filecheck …`, with `2>&1` allowed:
 these are called, not started. Any other line is given to a shell. A headrace-opt that ends in an internal error fails
 the line, `not` or no `not`.
@@ -134,16 +136,28 @@ def _opt(args: Sequence[str], stdin: str, out: io.StringIO, err: io.StringIO) ->
     return opt.run(args, io.StringIO(stdin), out, err)
 
 
-def _filecheck(args: Sequence[str], text: str, out: io.StringIO, err: io.StringIO) -> int:
+def mismatch(checks: str, text: str, prefix: str = "CHECK", name: str = "checks") -> str:
+    """What filecheck says of `text` given the lines of `checks`, which it calls `name`; empty when they match."""
+    errors = io.StringIO()
+    code = _filecheck([name, f"--check-prefix={prefix}"], text, io.StringIO(), errors, checks)
+    return errors.getvalue() if code else ""
+
+
+def _filecheck(args: Sequence[str], text: str, out: io.StringIO, err: io.StringIO, checks: str | None = None) -> int:
+    """Check `text` against the file that the arguments name, or against `checks`."""
     from filecheck.finput import FInput
     from filecheck.matcher import Matcher
     from filecheck.options import parse_argv_options
-    from filecheck.parser import Parser
+    from filecheck.parser import Parser, pattern_for_opts
 
     with contextlib.redirect_stdout(err), contextlib.redirect_stderr(err):
         try:
             options = parse_argv_options(["filecheck", *args])
-            code = Matcher(options, FInput("<stdin>", text), Parser.from_opts(options)).run()
+            if checks is None:
+                parser = Parser.from_opts(options)
+            else:
+                parser = Parser(options, io.StringIO(checks), *pattern_for_opts(options))
+            code = Matcher(options, FInput("<stdin>", text), parser).run()
         except Exception:
             traceback.print_exc()
             code = 2
@@ -159,3 +173,19 @@ def _shell(line: str) -> tuple[int, str]:
         ["/bin/sh", "-c", " | ".join(parts)], capture_output=True, text=True, env=environment, check=False, timeout=120
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def main() -> int:
+    """Run the RUN lines of files; exit code 1 with what they printed when one fails."""
+    failed = 0
+    for name in sys.argv[1:]:
+        for line in substituted(Path(name)):
+            code, shown = run_line(line)
+            failed += code != 0
+            if code:
+                print(f"RUN: {line}\nexit {code}\n{shown}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -20,6 +20,7 @@ from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from headrace.dialects.dataflow.inside import streams_inside
 from headrace.dialects.dataflow.network import Network, Process, Tank, explain
 from headrace.dialects.dataflow.ops import (
     BufferOp,
@@ -34,7 +35,6 @@ from headrace.dialects.dataflow.ops import (
     stream_of,
     views,
 )
-from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.support.access import Loop, Stream, View, identity
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.dtypes import to_numpy
@@ -95,6 +95,25 @@ class _Layout:
         self.size = max(0, high - low + 1)
         self.windows = [_Window(w.shape, w.strides, w.origins - low) for w in windows]
         self.outs: dict[SSAValue, int] = {value: len(op.ins) + i for i, value in enumerate(op.outs)}
+
+
+class _Whole:
+    """A whole tensor that a stream carries in tiles."""
+
+    def __init__(self, window: _Window, flat: Array, shape: tuple[int, ...]) -> None:
+        self.window, self.flat, self.array = window, flat, flat.reshape(shape)
+
+    @classmethod
+    def of(cls, stream: Stream, array: Array | None = None) -> _Whole:
+        shape = stream.full_shape
+        flat = (
+            np.zeros(prod(shape), to_numpy(stream.dtype)) if array is None else np.ascontiguousarray(array).reshape(-1)
+        )
+        return cls(_Window.of(stream, identity(shape)), flat, shape)
+
+    def at(self, step: int) -> Array:
+        """The tile of a step, as a view."""
+        return self.window.at(self.flat, step)
 
 
 def _poison(dtype: np.dtype[Any]) -> Any:
@@ -188,6 +207,7 @@ class _Body:
 
     ops: tuple[_BodyOp, ...]
     outputs: tuple[int, ...]
+    numbers: dict[SSAValue, int]
 
     @classmethod
     def of(cls, stage: StageOp) -> _Body:
@@ -197,7 +217,7 @@ class _Body:
         for op in block.ops:
             operands = tuple(numbers[v] for v in op.operands)
             if isinstance(op, YieldOp):
-                return cls(tuple(ops), operands)
+                return cls(tuple(ops), operands, numbers)
             for result in op.results:
                 numbers[result] = len(numbers)
             if isinstance(op, ConstantOp):
@@ -248,7 +268,8 @@ class DataflowInterpreter(Interpreter):
         debug: bool = False,
     ) -> None:
         """`debug` poisons frames before they are overwritten and watches who writes what. Observers are called after
-        every function-level op, and with the whole tensors that each stage made."""
+        every function-level op, and with the whole tensors that each stage made and, where they can be put together,
+        the ops inside it."""
         super().__init__(module, store, observers)
         self.debug = debug
         self.steps = 0
@@ -280,9 +301,18 @@ class DataflowInterpreter(Interpreter):
         return self._locate(op, meaning.evaluate, name, attrs, *operands)
 
     def observe(self, op: Operation, arrays: tuple[Array, ...]) -> None:
-        """Tell the observers what an op made."""
+        """Tell the observers what an op in a section made."""
         for observer in self.observers:
             observer(op, arrays, tuple(self._calls))
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody wants to see the values of stages."""
+        return bool(self.observers)
+
+    def instead(self, value: SSAValue) -> Array | None:
+        """The whole tensor that a result of a stage is to be, whatever the stage makes; None for what it makes."""
+        return None
 
     def where(self, op: Operation) -> str:
         """The model location of an op in the call that runs."""
@@ -304,8 +334,9 @@ class _Run:
         self.targets = {op: _Target(op, plan.stores[op], interpreter.debug) for op in _ops(section, StoreOp)}
         self.tables = {op: self.tensors[op.base].copy() for op in _ops(section, ScatterOp)}
         self.links: dict[Tank, deque[Array]] = {t: deque() for t in plan.network.tanks if t.op is None}
-        self.made: dict[SSAValue, tuple[_Window, Array]] = {}
-        if interpreter.observers:
+        self.made: dict[SSAValue, _Whole] = {}
+        self.given: dict[SSAValue, _Whole] = {}
+        if interpreter.watched:
             self._watch()
 
     def run(self) -> tuple[Array, ...]:
@@ -313,9 +344,10 @@ class _Run:
         if stuck is not None:
             found = explain(self.section, self.plan.network, stuck)
             raise CompileError(found.code, found.what, why=found.why, fix=found.fix, location=found.location)
-        for op in self.plan.bodies:
-            if self.made:
-                self.interpreter.observe(op, tuple(self._whole(r) for r in op.results))
+        for stage in self.plan.bodies if self.interpreter.watched else ():
+            for op in (*stage.body.block.ops, stage):
+                if op.results and all(r in self.made for r in op.results):
+                    self.interpreter.observe(op, tuple(self.made[r].array for r in op.results))
         for op, target in self.targets.items():
             self.tensors[op.tensor] = target.array
         for op, table in self.tables.items():
@@ -356,11 +388,10 @@ class _Run:
         op = process.op
         match op:
             case StageOp():
-                made = self.interpreter.body(self.plan.bodies[op], tiles)
-                for value, tile in zip(op.outs, made, strict=True):
-                    if value in self.made:
-                        window, whole = self.made[value]
-                        window.at(whole, step)[...] = tile
+                body = self.plan.bodies[op]
+                made = self.interpreter.body(body, tiles)
+                if self.interpreter.watched:
+                    made = self._seen(op, body, step, tiles, made)
                 return made
             case LoadOp():
                 return [self.plan.loads[op].at(self._elements(op.tensor), step)]
@@ -393,15 +424,23 @@ class _Run:
 
     def _watch(self) -> None:
         for stage in self.plan.bodies:
-            for value in stage.results:
-                assert isinstance(value.type, StreamType)
-                full = value.type.full
-                window = _Window.of(value.type.stream, identity(full.shape))
-                self.made[value] = window, np.zeros(full.elements, to_numpy(full.dtype))
+            inside = streams_inside(stage)
+            for op in stage.body.block.ops:
+                self.made.update((r, _Whole.of(inside[r])) for r in op.results if r in inside)
+            for value in stage.outs:
+                self.made[value] = _Whole.of(stream_of(value))
+                instead = self.interpreter.instead(value)
+                if instead is not None:
+                    self.given[value] = _Whole.of(stream_of(value), instead)
 
-    def _whole(self, value: SSAValue) -> Array:
-        assert isinstance(value.type, StreamType)
-        return self.made[value][1].reshape(value.type.full.shape)
+    def _seen(self, stage: StageOp, body: _Body, step: int, tiles: list[Array], made: list[Array]) -> list[Array]:
+        """Put the tiles of a step into the whole tensors; the tiles to send."""
+        for value, number in body.numbers.items():
+            if value in self.made:
+                self.made[value].at(step)[...] = tiles[number]
+        for value, tile in zip(stage.outs, made, strict=True):
+            self.made[value].at(step)[...] = tile
+        return [self.given[v].at(step) if v in self.given else tile for v, tile in zip(stage.outs, made, strict=True)]
 
 
 def _ops(section: SectionOp, kind: type[Kind]) -> list[Kind]:

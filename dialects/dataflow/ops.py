@@ -139,7 +139,10 @@ def _number(value: int | float) -> str:
 
 @irdl_op_definition
 class YieldOp(LateFormat):
-    """Ends a section (yields its result tensors) or a stage body (yields one tile per output stream)."""
+    """Ends a section (yields its result tensors) or a stage body (yields one tile per output stream).
+
+        dataflow.yield %y : tensor<4x6xf32>
+    """
 
     name = "dataflow.yield"
     values = var_operand_def()
@@ -157,7 +160,12 @@ class SectionOp(LateFormat):
     Operands and results are whole tensors in off-chip memory. The body is a Kahn network of stages and buffers between
     loads and stores; it sees only its arguments.
 
-        %y = dataflow.section "s0" (%x) : (tensor<4xf32>) -> tensor<4xf32> { ^bb0(%a: tensor<4xf32>): … }
+        %y = dataflow.section "s0"(%x) : (tensor<4xf32>) -> tensor<4xf32> {
+        ^bb0(%a: tensor<4xf32>):
+          %s = dataflow.load %a at 0 [1] : tensor<4xf32> -> !dataflow.stream<tensor<2xf32>, [2 on 0 by 2]>
+          %t = dataflow.store (%s at 3 [-1]) : (!dataflow.stream<tensor<2xf32>, [2 on 0 by 2]>) -> tensor<4xf32>
+          dataflow.yield %t : tensor<4xf32>
+        }
     """
 
     name = "dataflow.section"
@@ -439,7 +447,9 @@ class StageOp(LateFormat):
     The body holds tensor ops on tiles and sees only its arguments. All streams have equal loop counts; output loops
     never repeat. `par` lists (dim, parts): how output tiles are cut over symmetric compute units.
 
-        %t = dataflow.stage "matmul_0"(%a, %b) par [1 by 2] : (!dataflow.stream<…>, …) -> !dataflow.stream<…> {
+        %t = dataflow.stage "matmul_0"(%a, %b) par [1 by 2]
+          : (!dataflow.stream<tensor<4x8xf32>, [2 on 0 by 4]>, !dataflow.stream<tensor<8x6xf32>, [2 repeat]>)
+          -> !dataflow.stream<tensor<4x6xf32>, [2 on 0 by 4]> {
         ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>):
           %y = tensor.matmul %x, %w : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
           dataflow.yield %y : tensor<4x6xf32>
@@ -540,7 +550,12 @@ class GatherOp(LateFormat):
 @irdl_op_definition
 class ScatterOp(LateFormat):
     """The tensor `base` with rows replaced: row `index` (dim 0) becomes the tile that arrives with that index. The
-    runtime updates in place when base and result are the same state."""
+    runtime updates in place when base and result are the same state.
+
+        %n = dataflow.scatter %base[%i] = %rows
+          : tensor<9x2xf32>, !dataflow.stream<tensor<2xi64>, [2 on 0 by 2]>,
+            !dataflow.stream<tensor<2x2xf32>, [2 on 0 by 2]> -> tensor<9x2xf32>
+    """
 
     name = "dataflow.scatter"
     base = operand_def(AnyTensor)
@@ -569,7 +584,11 @@ class ScatterOp(LateFormat):
 
 @irdl_op_definition
 class ForkOp(LateFormat):
-    """Sends every tile of a stream to several consumers (each blocks the others when it is full)."""
+    """Sends every tile of a stream to several consumers (each blocks the others when it is full).
+
+        %a, %b = dataflow.fork %s
+          : !dataflow.stream<tensor<4xf32>> -> !dataflow.stream<tensor<4xf32>>, !dataflow.stream<tensor<4xf32>>
+    """
 
     name = "dataflow.fork"
     input = operand_def(StreamType)
@@ -592,6 +611,10 @@ class MergeOp(LateFormat):
     """Takes one tile from each input in turn: the output's innermost loop runs over the inputs.
 
     `N` streams of tile T and loops L give one stream of tile T and loops L + [N on D by S].
+
+        %m = dataflow.merge %a, %b
+          : !dataflow.stream<tensor<1x2xf32>, [2 on 1 by 2]>, !dataflow.stream<tensor<1x2xf32>, [2 on 1 by 2]>
+          -> !dataflow.stream<tensor<1x2xf32>, [2 on 1 by 2, 2 on 0 by 1]>
     """
 
     name = "dataflow.merge"

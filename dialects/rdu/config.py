@@ -146,8 +146,21 @@ class ConfigOp(IRDLOperation):
     takes at launch. `link_load` (phase routed) is the traffic of the busiest mesh link over its capacity, when all
     units run at the rate of the slowest.
 
-        rdu.config @s0 virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) { … }
-        rdu.config @s0 routed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) link_load 0.25 { … }
+        rdu.config @s0 virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+          rdu.agcu @load load param 0
+          rdu.pcu @neg simd (%a: tensor<4xf32>) {
+            %0 = tensor.neg %a : tensor<4xf32> -> tensor<4xf32>
+            rdu.yield %0 : tensor<4xf32>
+          }
+          rdu.agcu @store store param 1
+          rdu.flow @load -> @neg carries tensor<4xf32> from at 0 [1]
+          rdu.flow @neg -> @store carries tensor<4xf32> to at 0 [1]
+        }
+        rdu.config @s1 routed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) link_load 0.25 {
+          rdu.agcu @load load param 0 at [0 1]
+          rdu.agcu @store store param 1 at [2 1]
+          rdu.flow @load -> @store carries tensor<4xf32> from at 0 [1] to at 0 [1] credits 10 routes [0 -> 0 e2]
+        }
 
     Refused: two units of one name, flows between ports that do not exist or carry other tiles, input ports of compute
     units that no flow or two flows feed, streams of a unit that do not step together, memories without address

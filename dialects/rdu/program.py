@@ -239,7 +239,19 @@ class ProgramOp(IRDLOperation):
     """The whole program: regions, ports, and launches in order. `states` pairs names of an input and an output that are
     one state.
 
-        rdu.program @main states [["past", "present"]] { rdu.region …  rdu.port …  rdu.launch … }
+        rdu.config @s0 virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+          rdu.agcu @load load param 0
+          rdu.agcu @store store param 1
+          rdu.flow @load -> @store carries tensor<4xf32> from at 0 [1] to at 0 [1]
+        }
+        rdu.program @main states [["past", "present"]] {
+          rdu.region @x input tensor<4xf32>
+          rdu.region @s state tensor<4xf32>
+          rdu.port input "x" tensor<4xf32> in @x
+          rdu.port input "past" tensor<4xf32> in @s
+          rdu.port output "present" tensor<4xf32> in @s
+          rdu.launch @s0 (@x, @s) sw
+        }
 
     Refused: two regions of one name, ports and parameters without a region or past its end, launches of configs that
     are not there or take other parameters, states that are no ports.

@@ -106,7 +106,7 @@ class PcuOp(UnitOp):
     (1 if left out), in phases placed and routed `at` column and row of each.
 
         rdu.pcu @gemm systolic x 2 at [3 4, 5 4] (%a: tensor<64x768xf32>, %w: tensor<768x64xf32>) {
-          %0 = tensor.matmul %a, %w : …
+          %0 = tensor.matmul %a, %w : tensor<64x768xf32>, tensor<768x64xf32> -> tensor<64x64xf32>
           rdu.yield %0 : tensor<64x64xf32>
         }
 

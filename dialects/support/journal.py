@@ -135,6 +135,16 @@ def may(pattern: str, op: Operation) -> bool:
     return True
 
 
+def made(pattern: str, op: str, location: Attribute) -> None:
+    """Note a rewrite that was made at an op of this name and location, after the fact: for drivers of patterns that
+    change the IR themselves. They ask `out_of_fuel` before they run one."""
+    journal = _current
+    if journal is not None:
+        if journal.fuel is not None:
+            journal.fuel -= 1
+        journal.applied.append(Rewrite(journal.pass_name, pattern, op, location))
+
+
 def out_of_fuel() -> bool:
     """Whether no further rewrite may be made."""
     return _current is not None and _current.fuel is not None and _current.fuel <= 0

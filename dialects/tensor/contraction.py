@@ -31,7 +31,7 @@ class MatmulOp(TensorOp):
     operands' own type otherwise. Float results are rounded once to the operands' type; integer results have the
     accumulate type and wrap.
 
-        %r = tensor.matmul %a, %b : tensor<8x4x16xf32>, tensor<16x32xf32> -> tensor<8x4x32xf32>
+        %r = tensor.matmul %a, %b : tensor<2x2x3xf32>, tensor<3x2xf32> -> tensor<2x2x2xf32>
 
     Refused: a 0-d operand; different element types, or i1; columns of lhs ≠ rows of rhs; batch dims that do not
     broadcast; an accumulate type of the other kind or narrower than the operands.
@@ -57,8 +57,7 @@ class ConvOp(TensorOp):
     then those after each, 0 when left out. Output channel o reads the input channels of group o // (O / groups).
     `accumulate` as in `tensor.matmul`; the bias is added before rounding.
 
-        %r = tensor.conv %x, %w {pads = array<i64: 1, 1, 1, 1>} : tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>
-          -> tensor<1x4x8x8xf32>
+        %r = tensor.conv %x, %w {pads = array<i64: 1, 1>} : tensor<1x1x5xf32>, tensor<2x1x3xf32> -> tensor<1x2x5xf32>
 
     Refused: ranks that differ or are not 3 to 5; different element types, or i1; channels that do not match the
     filter; groups that do not divide C and O; attributes of the wrong length; a kernel larger than the padded input.
@@ -107,8 +106,8 @@ class MaxPoolOp(PoolOp):
     `strides`, `pads` and `dilations` as in `tensor.conv`. With `ceil` the result size rounds up, and the last window
     may reach past the padded input, but must start inside the input or its leading pad.
 
-        %r = tensor.max_pool %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>} : tensor<1x3x8x8xf32>
-          -> tensor<1x3x4x4xf32>
+        %r = tensor.max_pool %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>} : tensor<1x1x4x4xf32>
+          -> tensor<1x1x2x2xf32>
 
     Refused: a rank that is not 3 to 5; an i1 operand; attributes of the wrong length; a pad not smaller than its
     kernel; a kernel larger than the padded input.
@@ -125,8 +124,8 @@ class AvgPoolOp(PoolOp):
 
     Other attributes as in `tensor.max_pool`.
 
-        %r = tensor.avg_pool %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>} : tensor<1x3x8x8xf32>
-          -> tensor<1x3x4x4xf32>
+        %r = tensor.avg_pool %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>} : tensor<1x1x4x4xf32>
+          -> tensor<1x1x2x2xf32>
 
     Refused: as `tensor.max_pool`; an element type that is not a float.
     """

@@ -231,7 +231,7 @@ def _attention(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAValue:
     query, key, value, *mask = operands
     rank = len(tt(key).shape)
     scale = attrs.get("scale")
-    scaled = e.mul(query, 1 / math.sqrt(tt(query).shape[-1]) if scale is None else scale)
+    scaled = e.mul(query, 1 / math.sqrt(max(tt(query).shape[-1], 1)) if scale is None else scale)
     transposed = e.transpose(key, perm=(*range(rank - 2), rank - 1, rank - 2))
     scores = e.matmul(scaled, transposed)
     if mask:

@@ -35,7 +35,7 @@ class Gather(Indexing):
 class GatherOp(Gather):
     """The slices of `data` along `axis` that `indices` number; the index dims take the place of `axis`.
 
-        %2 = tensor.gather %0, %1 : tensor<9x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
+        %2 = tensor.gather %0, %1 : tensor<4x2xf32>, tensor<2x2xi64> -> tensor<2x2x2xf32>
 
     Refused: indices other than i32 and i64, an axis out of range.
     """
@@ -62,7 +62,7 @@ class GatherNdOp(Gather):
     """The parts of `data` at the coordinate tuples in the last dim of `indices`; the first `batch_dims` dims of both go
     along.
 
-        %2 = tensor.gather_nd %0, %1 : tensor<4x5x6xf32>, tensor<7x2xi64> -> tensor<7x6xf32>
+        %2 = tensor.gather_nd %0, %1 : tensor<3x3x2xf32>, tensor<2x2xi64> -> tensor<2x2xf32>
 
     Refused: tuples longer than data has dims, batch dims that differ.
     """

@@ -338,9 +338,9 @@ class ConstantOp(Storage):
 
 @irdl_op_definition
 class YieldOp(TensorOp):
-    """The value of the recipe around it, as in
+    """Ends a recipe: the value that it gives.
 
-    tensor.yield %0 : tensor<3xf32>
+        tensor.yield %0 : tensor<3xf32>
     """
 
     name = "tensor.yield"

@@ -13,6 +13,7 @@ from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
+from headrace.dialects.support import locations
 from headrace.dialects.tensor.base import attributes_of, tt
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr, WeightOp
@@ -49,10 +50,9 @@ Ops = dict[Operation, None]
 
 def recognise(op: Operation) -> Found | None:
     """The composite whose anchor `op` is, or why it is none; None when the op is no anchor of anything."""
-    recogniser = _ANCHORS.get(op.name)
-    if recogniser is None:
+    if op.name not in _ANCHORS:
         return None
-    found = recogniser(op)
+    found = _ANCHORS[op.name][1](op)
     return _closed(found) if isinstance(found, Chain) else found
 
 
@@ -63,7 +63,7 @@ def _closed(chain: Chain) -> Found:
         for result in op.results:
             for use in result.uses:
                 if use.operation is not chain.root and use.operation not in chain.inside:
-                    return f"{op.name} inside the chain has another user, {use.operation.name}"
+                    return f"{_at(op)} inside the chain has another user, {_at(use.operation)}"
     first = chain.operands[0]
     if isinstance(first, SSAValue) and first.type != chain.root.results[0].type:
         return "a constant or weight of the chain broadcasts its result to another shape"
@@ -71,6 +71,12 @@ def _closed(chain: Chain) -> Found:
 
 
 # Values
+
+
+def _at(op: Operation) -> str:
+    """An op as reasons name it: by name and model location."""
+    where = locations.text(op.location)
+    return f"{op.name} at {where}" if where else op.name
 
 
 def _producer(value: SSAValue, name: str) -> Operation | None:
@@ -178,10 +184,12 @@ def _gated(anchor: Operation, wanted: dict[int, float], name: str, attrs: dict[s
     inside: Ops = {anchor: None}
     value, a, b = anchor.results[0], 0.0, 1.0
     x: SSAValue | None = None
+    last = anchor
     while True:
         op = _user(value)
         if op is None:
-            return "the chain ends before it is x·(1 + …)/2"
+            uses = sum(1 for _ in value.uses)
+            return f"{_at(last)} has {uses} uses: the chain ends before it is x·(1 + …)/2"
         other = _other(op, value) if len(op.operands) == 2 else value
         number = _scalar(other)
         kind = op.name.removeprefix("tensor.")
@@ -199,22 +207,27 @@ def _gated(anchor: Operation, wanted: dict[int, float], name: str, attrs: dict[s
                 if found is not None and factor is not None and set(found) == set(wanted):
                     break
             else:
-                return f"its factor is not the value that {anchor.name} is applied to"
-            if not all(_close(found[k], wanted[k], candidate) for k in wanted):
-                return f"the constants inside {anchor.name} are not those of {name}"
+                return f"the other factor of {_at(op)} is not the value that {anchor.name} is applied to"
+            wrong = next((k for k in wanted if not _close(found[k], wanted[k], candidate)), None)
+            if wrong is not None:
+                of = "x" if wrong == 1 else f"x^{wrong}"
+                return (
+                    f"the constants inside {anchor.name} are not those of {name}: "
+                    f"{found[wrong]:.9g}·{of}, not {wanted[wrong]:.9g}·{of}"
+                )
             x, a, b = candidate, a * factor[1], b * factor[1]
             inside |= tried
         elif kind == "add" and x is not None:
             term = polynomial(other, x, inside)
             if term is None or set(term) != {1}:
-                return "it is added to something that is not a multiple of x"
+                return f"{_at(op)} adds something that is not a multiple of x"
             a += term[1]
         else:
-            return f"{op.name} is not part of {name}"
+            return f"{_at(op)} is not part of {name}"
         inside[op] = None
         if x is not None and _close(a, 0.5, x) and _close(b, 0.5, x):
             return Chain(name, [x], attrs, op, inside)
-        value = op.results[0]
+        value, last = op.results[0], op
 
 
 def _gelu_erf(op: Operation) -> Found:
@@ -230,9 +243,9 @@ def _silu(op: Operation) -> Found:
     x, value = op.operands[0], op.results[0]
     user = _user(value)
     if user is None or user.name != "tensor.mul":
-        return "the sigmoid is not only multiplied"
+        return "the sigmoid is not only multiplied" + (f": {_at(user)} reads it" if user is not None else "")
     if _other(user, value) is not x:
-        return "the sigmoid is multiplied with something else than its operand"
+        return f"the sigmoid is multiplied with something else than its operand, in {_at(user)}"
     return Chain("tensor.silu", [x], {}, user, {op: None})
 
 
@@ -330,14 +343,14 @@ def _softmax(op: Operation, shifted: Operation) -> Found:
 # Norms: all have a square root
 
 
-def _norm(op: Operation) -> Found:
+def _norm(op: Operation) -> Found | None:
     """From √(mean(d²) + ε): d / √…, times a scale, plus a bias; layer norm when d is x - mean(x), else rms norm."""
     inside: Ops = {op: None}
     inverse = op.name == "tensor.rsqrt"
     if op.name == "tensor.pow":
         exponent = _scalar(op.operands[1])
         if exponent not in (0.5, -0.5):
-            return "the power is no square root"
+            return None  # no square root
         inverse = exponent < 0
     spread = _spread(op.operands[0], inside)
     if isinstance(spread, str):
@@ -472,15 +485,20 @@ def _fitting(value: SSAValue, shape: Sequence[int]) -> SSAValue | Reshaped | Non
     return None
 
 
-_ANCHORS: dict[str, Callable[[Operation], Found]] = {
-    "tensor.erf": _gelu_erf,
-    "tensor.tanh": _gelu_tanh,
-    "tensor.sigmoid": _silu,
-    "tensor.exp": _exponential,
-    "tensor.sqrt": _norm,
-    "tensor.rsqrt": _norm,
-    "tensor.pow": _norm,
+_ANCHORS: dict[str, tuple[str, Callable[[Operation], Found | None]]] = {
+    "tensor.erf": ("gelu", _gelu_erf),
+    "tensor.tanh": ("gelu", _gelu_tanh),
+    "tensor.sigmoid": ("silu", _silu),
+    "tensor.exp": ("softmax or sigmoid", _exponential),
+    "tensor.sqrt": ("layer_norm or rms_norm", _norm),
+    "tensor.rsqrt": ("layer_norm or rms_norm", _norm),
+    "tensor.pow": ("layer_norm or rms_norm", _norm),
 }
+
+
+def sought(anchor: Operation) -> str:
+    """Which composites the recogniser of an anchor looks for."""
+    return _ANCHORS[anchor.name][0]
 
 
 def anchors() -> frozenset[str]:

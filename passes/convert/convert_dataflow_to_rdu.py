@@ -12,6 +12,7 @@ from headrace.dialects.dataflow.ops import (
     SectionOp,
 )
 from headrace.dialects.machine.attributes import device_of
+from headrace.dialects.support.journal import count
 from headrace.passes.convert._config import ConfigBuilder, param_names
 from headrace.passes.convert._program import ProgramBuilder
 from headrace.passes.infra.base import Pass
@@ -46,6 +47,8 @@ class ConvertDataflowToRduPass(Pass):
             for op in f.body.block.ops
             if isinstance(op, SectionOp)
         ]
+        count("launches", len(program.launches))
+        count("regions", len(program.regions_))
         used = {launch.config.string_value() for launch in program.launches}
         top.insert_ops_before([c for c in configs if c.sym_name.data in used] + [program], functions[0])
         for f in functions:

@@ -17,6 +17,7 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes, locations
 from headrace.dialects.support.access import View, row_major
 from headrace.dialects.support.diagnostics import Collector
+from headrace.dialects.support.journal import Candidate, count, current, decide
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import free_dims, held_bytes, units_for
 from headrace.passes.analysis.pieces import body_interval
@@ -89,16 +90,25 @@ def nets(ports: Sequence[tuple[tuple[int, int], ...]], dim: int, units: int) -> 
 
 @dataclass(frozen=True)
 class Share:
-    """How a buffer lies over memory units."""
+    """How a buffer lies over memory units, and how many connections that makes."""
 
     dim: int
     units: int
+    flows: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.units} units along dim {self.dim}" if self.units > 1 else "1 unit"
 
 
 def share(op: BufferOp, target: float, device: Device, most: int, thrift: int = 0) -> Share | None:
-    """The dim and number of units that hold the buffer and pass its tiles within `target` cycles, with the fewest
-    connections to the stages around it; None when no dim spreads it over units. `thrift` 0 takes more units where they
-    share the dim evenly, 1 does not, 2 takes the fewest units instead of the fewest connections."""
+    """The first of the `shares`; None when no dim spreads the buffer over units."""
+    return next(iter(shares(op, target, device, most, thrift)), None)
+
+
+def shares(op: BufferOp, target: float, device: Device, most: int, thrift: int = 0) -> list[Share]:
+    """The dims and numbers of units that hold the buffer and pass its tiles within `target` cycles, the one with the
+    fewest connections to the stages around it first. `thrift` 0 takes more units where they share the dim evenly, 1
+    does not, 2 takes the fewest units instead of the fewest connections."""
     frames, copies = op.frames.value.data, op.copies.value.data
     shape = op.buffer_type.shape
     ports = cuts(op)
@@ -114,8 +124,10 @@ def share(op: BufferOp, target: float, device: Device, most: int, thrift: int = 
         units = need if thrift else even
         flows = nets(ports, dim, units) if units > 1 else 0
         short = max(least, traffic) - need  # a dim with too few indices for the traffic is the last choice
-        found.append((((0, units, flows, rank) if thrift > 1 else (short, flows, units, rank)), Share(dim, units)))
-    return min(found, key=lambda x: x[0])[1] if found else None
+        found.append(
+            (((0, units, flows, rank) if thrift > 1 else (short, flows, units, rank)), Share(dim, units, flows))
+        )
+    return [how for _, how in sorted(found, key=lambda x: x[0])]
 
 
 @dataclass(frozen=True)
@@ -148,23 +160,31 @@ class BankMemoriesPass(Pass):
         target = stage_cycles(section, device)
         thrift = 0
         while True:
-            shares = {op: share(op, target, device, self.most, thrift) for op in buffers}
-            if thrift > 1 or sum(x.units for x in shares.values() if x) <= budget:
+            chosen = {op: share(op, target, device, self.most, thrift) for op in buffers}
+            if thrift > 1 or sum(x.units for x in chosen.values() if x) <= budget:
                 break
             if target > 1e15:
                 thrift += 1
             else:
                 target *= 4  # the memories take longer than the stages then
         changed = False
-        for op, how in shares.items():
+        for op, how in chosen.items():
             if how is None:
                 self._refuse(op, device, found)
                 continue
+            count("memory units", how.units)
+            if current() is not None:
+                self._explain(op, shares(op, target, device, self.most, thrift))
             wanted = IntegerAttr(how.units, i64), IntegerAttr(how.dim, i64), IntegerAttr(device.pmu.banks, i64)
             if (op.units, op.split_dim, op.banks) != wanted:
                 op.units, op.split_dim, op.banks = wanted
                 changed = True
         return changed
+
+    def _explain(self, op: BufferOp, ways: Sequence[Share]) -> None:
+        chosen, *others = ways
+        losers = [Candidate(str(x), x.flows, "more connections or units, or too few indices") for x in others]
+        decide("memory units", op, str(chosen), (Candidate(str(chosen), chosen.flows), *losers), "connections")
 
     def _refuse(self, op: BufferOp, device: Device, found: Collector) -> None:
         frames, copies = op.frames.value.data, op.copies.value.data

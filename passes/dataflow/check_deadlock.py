@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from headrace.dialects.dataflow.network import Network, explain
 from headrace.dialects.support.diagnostics import Collector
+from headrace.dialects.support.journal import count
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass
 
@@ -28,6 +29,7 @@ class CheckDeadlockPass(Pass):
         for section in sections(module):
             network = Network(section)
             stuck = network.run()
+            count("sections run through", stuck is None)
             if stuck is not None:
                 one = explain(section, network, stuck)
                 found.add(one.code, f"check-deadlock: {one.what}", why=one.why, fix=one.fix, location=one.location)

@@ -22,6 +22,7 @@ from headrace.dialects.dataflow.ops import (
 from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.support.access import View, identity, row_major
+from headrace.dialects.support.journal import decline, may
 from headrace.dialects.tensor.base import ir_type
 from headrace.dialects.tensor.shapes import TT
 from headrace.passes.analysis.sections import sections, transfers
@@ -66,22 +67,30 @@ class _Narrower:
         if len(op.ins) <= 2 or any(stream_of(v).time for v in op.ins):
             return False
         if isinstance(op, StoreOp):
-            return len(op.ins) + 1 > self.agcus
-        stages = {use.operation for out in op.outs for use in out.uses if isinstance(use.operation, StageOp)}
-        return any(transfers(stage.ins, stage.outs) > self.agcus for stage in stages)
+            needed = len(op.ins) + 1
+        else:
+            stages = {use.operation for out in op.outs for use in out.uses if isinstance(use.operation, StageOp)}
+            needed = max((transfers(stage.ins, stage.outs) for stage in stages), default=0)
+        if needed <= self.agcus:
+            decline("narrow-join", op, f"it takes {needed} of {self.agcus} address generators")
+        return needed > self.agcus
 
     def _narrow(self, op: BufferOp | StoreOp) -> bool:
         """Let neighbours among the writers fill a buffer of their own, which a copy reads; whether any could."""
         left = list(zip(op.ins, views(op.in_views), strict=True))
-        found: list[Writer] = []
+        parts: list[tuple[list[Writer], int]] = []
         while left:
-            view = left[0][1]
-            lengths = [run_along(left, d) for d in range(len(view.strides))]
-            count = min(max(lengths, default=1), self.most)
-            part, left = left[:count], left[count:]
-            found.append(part[0] if count == 1 else (self._joined(op, part, lengths.index(max(lengths))), view))
-        if len(found) == len(op.ins):
+            lengths = [run_along(left, d) for d in range(len(left[0][1].strides))]
+            longest = max(lengths, default=1)
+            count = min(longest, self.most)
+            parts.append((left[:count], lengths.index(longest) if count > 1 else 0))
+            left = left[count:]
+        if len(parts) == len(op.ins):
+            decline("narrow-join", op, f"none of its {len(op.ins)} writers fill one block one after the other")
             return False
+        if not may("narrow-join", op):
+            return False
+        found = [(self._joined(op, part, dim), part[0][1]) if len(part) > 1 else part[0] for part, dim in parts]
         op.operands = [v for v, _ in found]
         op.in_views = view_array([view for _, view in found])
         return True
@@ -103,7 +112,7 @@ class _Narrower:
         body = Block(arg_types=[ir_type(type)])
         body.add_op(end := YieldOp([body.args[0]]))
         stage = StageOp(f"join_{self.count}", [buffer.outs[0]], [whole], Region(body))
-        for made in (buffer, end, stage):
+        for made in (buffer, end, stage, body.args[0]):
             made.location = op.location
         self.block.insert_ops_before([buffer, stage], op)
         self.count += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,9 @@ from xdsl.dialects.builtin import ModuleOp
 from headrace.dialects.dataflow.ops import GatherOp, ScatterOp, SectionOp, StageOp
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.device import Device
+from headrace.dialects.support.journal import Candidate, count, current, decide, decline, may
 from headrace.passes.analysis.phases import Grid, options, phases
+from headrace.passes.analysis.pieces import Split
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
@@ -33,11 +36,29 @@ def spread(section: SectionOp, device: Device, share: float, most: int) -> bool:
     changed = False
     for op, some in ways.items():
         target = float(grid.times[times[place[op].phase]]) * (1 + 1e-9) if times else float("inf")
-        parts = next(split for split, _, cycles in some if cycles <= target).parts
-        if parts != op.parts:
-            op.parts = parts
+        split, units, cycles = next(way for way in some if way[2] <= target)
+        count("compute units", units)
+        if split.parts == op.parts:
+            decline("spread", op, f"it takes {cycles:,.0f} cycles as it is; its phase may take {target:,.0f}")
+        elif may("spread", op):
+            _explain(op, split, some, target)
+            op.parts = split.parts
             changed = True
     return changed
+
+
+def _explain(stage: StageOp, chosen: Split, ways: Sequence[tuple[Split, int, float]], target: float) -> None:
+    if current() is None:
+        return
+    candidates: list[Candidate] = []
+    for split, _, cycles in ways:
+        slow = "slower than the other stages of its phase" if cycles > target else "more units than it needs"
+        candidates.append(Candidate(_spelt(split), cycles, "" if split is chosen else slow))
+    decide("parts", stage, _spelt(chosen), candidates, "cycles")
+
+
+def _spelt(split: Split) -> str:
+    return " x ".join(f"{n} on dim {dim}" for dim, n in split.parts) or "whole"
 
 
 @dataclass(frozen=True)

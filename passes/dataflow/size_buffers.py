@@ -11,6 +11,7 @@ from headrace.dialects.dataflow.network import Network
 from headrace.dialects.dataflow.ops import BufferOp, GatherOp, ScatterOp, SectionOp, StageOp
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.device import Device
+from headrace.dialects.support.journal import Candidate, count, decide
 from headrace.passes.analysis.memory import fitting_frames
 from headrace.passes.analysis.phases import phases
 from headrace.passes.analysis.sections import sections
@@ -34,6 +35,11 @@ def size(section: SectionOp, device: Device, copies: int) -> bool:
     for op in buffers:
         if stuck is None and held[op] > start[op]:
             held[op] = network.least(held, op, start[op]) or held[op]
+            if held[op] > start[op]:
+                stop = Candidate(f"{start[op]} copies", reason="the section would stop: a path beside it is longer")
+                decide("copies", op, f"{held[op]} copies", (stop,))
+                count("buffers with more copies")
+        count("buffers")
         op.copies = IntegerAttr(held[op], i64)
     return [(op.frames, op.copies) for op in buffers] != before
 

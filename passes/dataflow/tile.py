@@ -26,6 +26,7 @@ from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.access import Loop, Stream, View, identity
+from headrace.dialects.support.journal import count, current, decide, decline, may
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.passes.analysis.bodies import Body
@@ -181,15 +182,22 @@ class _Tiler:
     def run(self) -> bool:
         old = self.section.body.block
         if any(isinstance(r.type, StreamType) and r.type.loops for op in old.ops for r in op.results):
-            return False  # tiled already
+            decline("tile", self.section, "it is tiled already")
+            return False
         for op in old.ops:
             self._decide(op)
         for op in old.ops:
             if isinstance(op, LoadOp):
                 self.streams[op.out] = self._load(op)
         if all(not s.time for s in self.streams.values()):
+            decline("tile", self.section, "every tensor in it is one tile")
             return False
+        if not may("tile", self.section):
+            return False
+        self._explain()
         new = Block(arg_types=[a.type for a in old.args])
+        for argument, before in zip(new.args, old.args, strict=True):
+            argument.location = before.location
         mapping: dict[SSAValue, SSAValue] = dict(zip(old.args, new.args, strict=True))
         for op in old.ops:
             made = self._rebuild(op, mapping)
@@ -201,6 +209,22 @@ class _Tiler:
             op.drop_all_references()
         self.section.body.add_block(new)
         return True
+
+    def _explain(self) -> None:
+        if current() is None:
+            return
+        for op, (body, types) in self.bodies.items():
+            out = body.outputs[0]
+            loops = self.streams[op.results[0]].time
+            if loops:
+                steps = prod(loop.count for loop in loops)
+                count("stages tiled")
+                count("tiles", steps)
+                decide("loops", op, f"{steps} steps of {types[out]}: {', '.join(map(_spelt, loops))}", ())
+            elif body.axes():
+                decline("tile", op, f"{body.types[out]} is one tile: a tile has at least {self.rows} rows")
+            else:
+                decline("tile", op, "its ops couple every dim of the result, so that none may be cut")
 
     def _decide(self, op: Operation) -> None:
         if isinstance(op, StageOp):
@@ -324,6 +348,10 @@ class _Tiler:
             return GatherOp(mapping[op.table], mapping[op.indices], self._type(op.out))
         assert isinstance(op, StoreOp | ScatterOp | YieldOp), f"tile runs before ops such as {op.name} are made"
         return op.clone(mapping)
+
+
+def _spelt(loop: Loop) -> str:
+    return f"{loop.count} on dim {loop.dim} by {loop.step}" if loop.dim >= 0 else f"{loop.count} times the same"
 
 
 def _rows(stream: Stream, count: int) -> Stream:

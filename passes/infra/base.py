@@ -72,35 +72,4 @@ def _check_range(name: str, field: dataclasses.Field[Any], value: Any, found: Co
             found.add("bad-option", f"{name}: {flag}={item} must be {allowed}")
 
 
-def describe(kind: type[ModulePass]) -> str:
-    """The help page of a pass: its docstring, then its options with type, default, unit and range."""
-    doc = (kind.__doc__ or "").strip() or "(undocumented)"
-    lines = [kind.name, "", *(line.removeprefix("    ").rstrip() for line in doc.splitlines())]
-    fields = [f for f in dataclasses.fields(kind) if f.name != "name" and f.init]
-    lines += ["", "options:" if fields else "no options"]
-    for field in fields:
-        kind_text = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
-        default = "required" if field.default is dataclasses.MISSING else f"default {_spelt(field.default)}"
-        low, high, unit = (field.metadata.get(k) for k in ("low", "high", "unit"))
-        span = (
-            f", {low if low is not None else ''}..{high if high is not None else ''}"
-            if (low, high) != (None, None)
-            else ""
-        )
-        choices = field.metadata.get("choices")
-        span += f", one of {'|'.join(choices)}" if choices else ""
-        lines.append(f"  {field.name.replace('_', '-')}: {kind_text} ({default}{span}{', ' + unit if unit else ''})")
-        if field.metadata.get("help"):
-            lines.append(f"      {field.metadata['help']}")
-    return "\n".join(lines)
-
-
-def _spelt(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return ",".join(map(_spelt, value)) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return str(value)
-
-
-__all__ = ["CompileError", "Legality", "Pass", "describe", "option"]
+__all__ = ["CompileError", "Legality", "Pass", "option"]

@@ -20,7 +20,7 @@ class Offence(NamedTuple):
     message: str
 
 
-def offences(module: ModuleOp, most: int = MOST) -> list[Offence]:
+def offences(module: Operation, most: int = MOST) -> list[Offence]:
     """All ops of `module` that do not verify (at most `most`), inner ops before the ops that hold them."""
     found: list[Offence] = []
     for op in _inner_first(module):

@@ -13,6 +13,7 @@ from headrace.dialects.rdu.ops import ProgramOp, RegionOp
 from headrace.dialects.rdu.syntax import integer
 from headrace.dialects.support import dtypes, locations
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.journal import Candidate, count, decide
 from headrace.dialects.tensor.base import tt
 from headrace.passes.infra.base import Pass, option
 
@@ -93,8 +94,13 @@ def allocate(program: ProgramOp, device: Device, align: int) -> list[Tenant]:
     if device.hbm is not None:
         at, spilled = fit(order, device.hbm.bytes)
         _write(at, "hbm")
+        for t in spilled:
+            full = Candidate("hbm", reason="busier tensors fill it")
+            decide("memory", t.op, f"ddr: {t.nbytes} bytes that move {t.traffic} bytes a run", (full,))
     at, left = fit(spilled, device.ddr.bytes)
     _write(at, "ddr")
+    for t in everyone:
+        count(f"bytes of kind {t.op.kind.data}", t.nbytes)
     if left:
         largest = sorted(everyone, key=lambda t: -t.nbytes)[:4]
         total = sum(t.nbytes for t in everyone)

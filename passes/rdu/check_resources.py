@@ -13,6 +13,7 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.ops import ConfigOp, FlowOp, PcuOp, PmuOp, ProgramOp, UnitOp
 from headrace.dialects.support import dtypes, locations
 from headrace.dialects.support.diagnostics import Collector
+from headrace.dialects.support.journal import count
 from headrace.dialects.tensor.base import tt
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.pieces import pieces
@@ -38,6 +39,7 @@ def check(config: ConfigOp, device: Device, found: Collector) -> None:
     for kind in KINDS:
         members = [u for u in units if kind == u.KIND]
         need, have = sum(u.size for u in members), device.count(kind)
+        count(f"{kind} taken", need)
         if need > have:
             largest = sorted(members, key=lambda u: -u.size)[:3]
             found.add(
@@ -116,6 +118,7 @@ class CheckResourcesPass(Pass):
         found = Collector()
         for op in module.body.block.ops:
             if isinstance(op, ConfigOp):
+                count("configs checked")
                 check(op, device, found)
             elif isinstance(op, ProgramOp):
                 _check_regions(op, device, found)

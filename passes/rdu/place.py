@@ -12,6 +12,7 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.ops import ConfigOp, UnitOp
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
+from headrace.dialects.support.journal import Candidate, count, decide
 from headrace.passes.analysis.pairs import flow_pairs
 from headrace.passes.analysis.placement import Group, Net, Placement, PlacementProblem, solve_placement
 from headrace.passes.analysis.unit_cost import ConfigCost
@@ -50,6 +51,12 @@ def place(config: ConfigOp, device: Device, seed: int, moves: int) -> Placement:
     for unit, at in zip(config.units, found.positions, strict=True):
         unit.sites = DenseArrayBase.from_list(i32, [int(c) for c in at.ravel()])
     config.phase = StringAttr("placed")
+    count("units placed", sum(map(len, found.positions)))
+    count("moves tried", found.moves)
+    starts = [Candidate(name, cost, "longer wires" if i else "") for i, (name, cost) in enumerate(found.starts)]
+    decide(
+        "start", config, f"{starts[0].name if starts else 'none'}, then {found.moves} moves", starts, "words x links"
+    )
     return found
 
 

@@ -16,6 +16,7 @@ from headrace.dialects.rdu.ops import ConfigOp, FlowOp, PcuOp, UnitOp
 from headrace.dialects.rdu.routes import Routes, ways_of
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
+from headrace.dialects.support.journal import count
 from headrace.passes.analysis.pairs import Ints, flow_pairs
 from headrace.passes.analysis.routing import Flow, Routing, RoutingProblem, solve_routing
 from headrace.passes.analysis.unit_cost import ConfigCost
@@ -72,6 +73,9 @@ def route(config: ConfigOp, device: Device, reroutes: int, overload: bool) -> Ro
         flow.credits = IntegerAttr(max(2, credits_for(device, max(lengths, default=0))), i64)
     config.link_load = FloatAttr(float(found.max_load) / device.network.links, f64)
     config.phase = StringAttr("routed")
+    count("routes", sum(map(len, pairs)))
+    count("nets routed again", found.rerouted)
+    count("links overloaded", int((found.load > device.network.links).sum()))
     return found
 
 

@@ -11,11 +11,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from headrace.dialects.support import locations
+from headrace.dialects.support import journal
 from headrace.dialects.tensor.base import operands
 from headrace.dialects.tensor.canonicalization import Rule, rules
 from headrace.passes.infra.base import Pass
-from headrace.passes.infra.rewriting import EndlessRewrite, Journal, LocatingRewriter
+from headrace.passes.infra.rewriting import DEAD, LocatingRewriter, Watchdog, attempt
 from headrace.passes.tensor import _graph
 
 REWRITES_PER_OP, REWRITES_AT_LEAST = 16, 1024
@@ -39,42 +39,38 @@ class CanonicalizePass(Pass):
         return canonicalize(module)
 
 
-def canonicalize(module: ModuleOp, journal: Journal | None = None) -> bool:
+def canonicalize(module: ModuleOp) -> bool:
     """Bring all functions into canonical form; True if anything changed."""
     changed = False
     table: dict[str, tuple[Rule, ...]] = {}
     for block in _graph.blocks(module):
-        changed |= _Worklist(block, table, journal).run()
+        changed |= _Worklist(block, table).run()
     return changed
 
 
 class _Worklist:
     """Ops of one block that patterns may apply to. Each op is in it once at a time."""
 
-    def __init__(self, block: Block, table: dict[str, tuple[Rule, ...]], journal: Journal | None) -> None:
+    def __init__(self, block: Block, table: dict[str, tuple[Rule, ...]]) -> None:
         self.block = block
         self.table = table
-        self.journal = journal
         self.queue: deque[Operation] = deque()
         self.queued: set[int] = set()
         """The ids of the ops in the queue."""
-        self.applied: list[str] = []
-        self.limit = REWRITES_AT_LEAST
         self.changed = False
 
     def run(self) -> bool:
         ops = _graph.ops(self.block)
-        self.limit += REWRITES_PER_OP * len(ops)
+        self.watchdog = Watchdog(len(ops), REWRITES_AT_LEAST + REWRITES_PER_OP * len(ops))
         self.queue.extend([op for op in ops if self.rules(op.name) or _graph.unused(op)])
         self.queued.update([id(op) for op in self.queue])
         if not self.queue:
             return False
         rewriter = LocatingRewriter(self.queue[0])
-        rewriter.journal = self.journal
         rewriter.operation_insertion_handler = [self.push]
         rewriter.operation_modification_handler = [self.push]
         rewriter.operation_removal_handler = [self.release]
-        while self.queue:
+        while self.queue and not journal.out_of_fuel():
             op = self.queue.popleft()
             self.queued.discard(id(op))
             if op.parent is not self.block:
@@ -100,31 +96,25 @@ class _Worklist:
 
     def rewrite(self, op: Operation, rewriter: LocatingRewriter) -> None:
         makers = {x.op.name for x in operands(op) if type(x) is OpResult}
+        name, where, state = op.name, op.location, None
         ready = False
         for pattern, of in self.rules(op.name):
             if of is not None and of.isdisjoint(makers):
                 continue
             if not ready:
-                rewriter.matched, rewriter.location = op, op.location
+                rewriter.matched, rewriter.location = op, where
                 rewriter.insertion_point = InsertPoint.before(op)
+                if self.watchdog.awake:
+                    rewriter.watchdog = self.watchdog
+                    state = self.watchdog.state(op)
                 ready = True
             rewriter.has_done_action = False
-            rewriter.pattern = type(pattern).__name__
-            pattern.match_and_rewrite(op, rewriter)
-            if rewriter.has_done_action:
-                self.count(rewriter.pattern, op.name, rewriter.location)
+            if attempt(pattern, op, rewriter):
+                self.changed = True
+                journal.made(rewriter.pattern, name, where)
+                self.watchdog.count(rewriter.pattern, op, name, where, state)
                 self.push(op)  # when it was changed in place
                 return
-
-    def count(self, pattern: str, name: str, where: object) -> None:
-        self.changed = True
-        if self.journal is not None:
-            self.journal.applied[pattern] += 1
-        self.applied.append(pattern)
-        if len(self.applied) > self.limit:
-            last = ", ".join(sorted(set(self.applied[-64:])))
-            at = locations.text(where) if isinstance(where, locations.Location) else ""
-            raise EndlessRewrite(f"no rest after {self.limit} rewrites; the last were {last}, on '{name}' at {at}")
 
     def release(self, op: Operation) -> None:
         """What `op` reads may be dead once it is gone; and what shares that with it may see it alone."""
@@ -140,6 +130,8 @@ class _Worklist:
                 self.push(last)
 
     def bury(self, op: Operation) -> None:
+        if not journal.may(DEAD, op):
+            return
         self.changed = True
         self.release(op)
         _graph.erase(op)

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
 from headrace.dialects.support import locations
+from headrace.dialects.support.journal import may
 from headrace.dialects.tensor.base import operands
 from headrace.passes.infra.base import Pass
 from headrace.passes.tensor import _graph
@@ -49,7 +50,7 @@ def merge_equal(block: Block) -> bool:
         if op.regions or _graph.is_terminator(op):
             continue
         kept = first.setdefault(_key(op, number), op)
-        if kept is not op:
+        if kept is not op and may("merge-equal", op):
             merged.setdefault(kept, []).append(op)
             for old, new in zip(op.results, kept.results, strict=True):
                 old.replace_all_uses_with(new)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -10,8 +12,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Block, Operation
 
+from headrace.dialects.support.journal import may
 from headrace.dialects.tensor.storage import RecipeOp, WeightOp
 from headrace.passes.infra.base import Pass
+from headrace.passes.infra.rewriting import DEAD
 from headrace.passes.tensor import _graph
 
 
@@ -37,7 +41,12 @@ class DcePass(Pass):
 
 def erase_dead_ops(block: Block) -> bool:
     """Erase the ops of a block that nobody uses; True if any."""
-    return _graph.erase_dead([op for op in _graph.ops(block) if not _graph.is_terminator(op)])
+    changed = False
+    for op in reversed(_graph.ops(block)):
+        if _graph.unused(op) and not _graph.is_terminator(op) and may(DEAD, op):
+            _graph.erase(op)
+            changed = True
+    return changed
 
 
 def erase_dead_symbols(module: ModuleOp) -> bool:
@@ -54,15 +63,40 @@ def erase_dead_symbols(module: ModuleOp) -> bool:
             symbols[op.key] = op
     kept = {id(op) for op in live}
     while live:
-        for op in live.pop().walk():
-            found = symbols.get(_named(op))
-            if found is not None and id(found) not in kept:
+        for found in _names(live.pop(), symbols):
+            if id(found) not in kept:
                 kept.add(id(found))
                 live.append(found)
-    dead = [op for op in symbols.values() if id(op) not in kept]
-    for op in dead:
+    return _erase([op for op in symbols.values() if id(op) not in kept], symbols)
+
+
+def _erase(dead: list[Operation], symbols: Mapping[str, Operation]) -> bool:
+    """Erase functions and recipes, one that names another before it; True if any."""
+    names = {id(op): _names(op, symbols) for op in dead}
+    waiting = Counter(id(found) for of_one in names.values() for found in of_one)
+    pending = [op for op in dead if not waiting[id(op)]]
+    changed = False
+    while pending:
+        op = pending.pop()
+        if not may("unreached", op):
+            break
         _graph.erase(op)
-    return bool(dead)
+        changed = True
+        for found in names[id(op)]:
+            waiting[id(found)] -= 1
+            if not waiting[id(found)]:
+                pending.append(found)
+    return changed
+
+
+def _names(op: Operation, symbols: Mapping[str, Operation]) -> list[Operation]:
+    """The functions and recipes that the ops inside `op` name."""
+    found: list[Operation] = []
+    for inner in op.walk():
+        named = symbols.get(_named(inner))
+        if named is not None:
+            found.append(named)
+    return found
 
 
 def _named(op: Operation) -> str:

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
 from headrace.dialects.support.diagnostics import Collector, nearest
+from headrace.dialects.support.journal import count, current, decline, may
 from headrace.dialects.tensor import decompositions
 from headrace.passes.infra.base import Pass, option
 from headrace.passes.tensor import _graph
@@ -51,18 +52,31 @@ class DecomposePass(Pass):
         changed = False
         for block in _graph.blocks(module):
             changed |= decompose(block, table)
+            _explain(block, {f"tensor.{name}" for name in known if name in self.keep})
         return changed
+
+
+def _explain(block: Block, kept: Container[str]) -> None:
+    if current() is None:
+        return
+    for op in _graph.ops(block):
+        if op.name in kept:
+            decline("decompose", op, f"a unit runs {op.name.removeprefix('tensor.')} whole: `keep` names it")
 
 
 def decompose(block: Block, table: Container[str]) -> bool:
     """Decompose the ops of a block that `table` names; True if any was."""
     pending = [op for op in block.ops if op.name in table]
-    changed = bool(pending)
+    changed = False
     while pending:
         op = pending.pop()
+        if not may("decompose", op):
+            break
+        changed = True
         made: list[Operation] = []
         values = decompositions.decompose(op, made.append)
         assert values is not None, "the table holds ops that have a decomposition"
+        count("primitives made", len(made))
         block.insert_ops_before(made, op)
         _graph.replace(op, values)
         pending += [new for new in made if new.name in table]

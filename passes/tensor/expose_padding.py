@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
+from headrace.dialects.support.journal import decline, made, out_of_fuel
 from headrace.dialects.tensor.decompositions import pad_explicitly
 from headrace.passes.infra.base import Pass
 from headrace.passes.tensor import _graph
@@ -36,11 +37,15 @@ class ExposePaddingPass(Pass):
 def _expose(block: Block) -> bool:
     changed = False
     for op in [op for op in block.ops if op.name in WINDOWED]:
-        made: list[Operation] = []
-        values = pad_explicitly(op, made.append)
+        if out_of_fuel():
+            break
+        new: list[Operation] = []
+        values = pad_explicitly(op, new.append)
         if values is None:
+            decline("expose-padding", op, "no window touches padding")
             continue
-        block.insert_ops_before(made, op)
+        made("expose-padding", op.name, op.location)
+        block.insert_ops_before(new, op)
         _graph.replace(op, values)
         changed = True
     return changed

@@ -10,10 +10,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from headrace.dialects.support import locations
+from headrace.dialects.support.journal import decline, may
 from headrace.dialects.tensor.base import attributes_of, tt
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp
 from headrace.passes.infra.base import Pass
-from headrace.passes.infra.rewriting import Journal
 from headrace.passes.tensor import _graph
 
 HALVES = ("f16", "bf16")
@@ -39,19 +39,19 @@ class FoldBatchNormPass(Pass):
         return fold(module)
 
 
-def fold(module: ModuleOp, journal: Journal | None = None) -> bool:
-    """Fold all batch norms of a module; `journal` takes the reasons where one is left. True if any was folded."""
+def fold(module: ModuleOp) -> bool:
+    """Fold all batch norms of a module; True if any was folded."""
     changed = False
     for block in _graph.blocks(module):
         for op in _graph.ops(block):
             if op.name != "tensor.batch_norm":
                 continue
             reason = _refusal(op)
-            if not reason:
+            if reason:
+                decline("fold-batch-norm", op, reason)
+            elif may("fold-batch-norm", op):
                 _fold(op)
                 changed = True
-            elif journal is not None:
-                journal.declined["fold-batch-norm", _graph.where(op), reason] += 1
     return changed
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -13,13 +13,16 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.journal import count, decline, may
 from headrace.dialects.tensor import shapes
 from headrace.dialects.tensor.base import TensorOp, attributes_of, operands, tt
 from headrace.dialects.tensor.storage import ConstantOp, RecipeOp, WeightOp, constant, recipe, recipes, weight
 from headrace.passes.analysis.derived import bytes_of, digest, key
 from headrace.passes.infra.base import Pass, option
-from headrace.passes.infra.rewriting import Journal
 from headrace.passes.tensor import _graph
+
+if TYPE_CHECKING:
+    from headrace.dialects.tensor.meaning import Array
 
 VIEWS = frozenset(f"tensor.{name}" for name in ("reshape", "transpose", "slice", "broadcast"))
 """Ops that cost nothing as they are: the mapping folds them into addresses."""
@@ -57,13 +60,13 @@ class FoldConstantsPass(Pass):
         return fold(module, self.max_elements, self.slack)
 
 
-def fold(module: ModuleOp, max_elements: int, slack: int, journal: Journal | None = None) -> bool:
-    """Fold all functions of a module; `journal` takes the reasons where something is not folded. True if changed."""
+def fold(module: ModuleOp, max_elements: int, slack: int) -> bool:
+    """Fold all functions of a module; True if changed."""
     changed = False
     table = _Keys(module)
     for block in _graph.blocks(module):
-        folded, failing = _fold_constants(block, max_elements, journal)
-        derived = _Derivation(module, block, max_elements, slack, table, journal, failing).run()
+        folded, failing = _fold_constants(block, max_elements)
+        derived = _Derivation(module, block, max_elements, slack, table, failing).run()
         changed |= folded or derived
     return changed
 
@@ -80,7 +83,7 @@ def _reads_constants(op: Operation) -> bool:
     return True
 
 
-def _fold_constants(block: Block, max_elements: int, journal: Journal | None) -> tuple[bool, set[Operation]]:
+def _fold_constants(block: Block, max_elements: int) -> tuple[bool, set[Operation]]:
     """Fold the ops on constants whose results are small; whether any was, and those that cannot be evaluated."""
     changed = False
     failing: set[Operation] = set()
@@ -90,17 +93,19 @@ def _fold_constants(block: Block, max_elements: int, journal: Journal | None) ->
         reads = sum(tt(x).elements for x in op.operands)
         if reads > READ_MOST or any(tt(x).elements > max_elements for x in op.results):
             continue  # a derived weight
-        values = _evaluate(op, journal)
-        if values is None:
+        arrays = _evaluate(op)
+        if arrays is None:
             failing.add(op)
             continue
-        _graph.replace(op, values)
+        if not may("fold-constant", op):
+            break
+        _graph.replace(op, _constants(arrays, op))
         changed = True
     return changed, failing
 
 
-def _evaluate(op: Operation, journal: Journal | None) -> list[SSAValue] | None:
-    """The results of an op on constants, as constants in front of it; None when it has none."""
+def _evaluate(op: Operation) -> Sequence[Array] | None:
+    """The results of an op on constants; None when it has none."""
     import numpy as np
 
     from headrace.dialects.tensor import meaning
@@ -108,23 +113,23 @@ def _evaluate(op: Operation, journal: Journal | None) -> list[SSAValue] | None:
     arrays = [x.array() for x in map(_graph.producer, op.operands) if isinstance(x, ConstantOp)]
     try:
         with np.errstate(all="ignore"):
-            found = meaning.evaluate(op.name, attributes_of(op), *arrays)
+            return meaning.evaluate(op.name, attributes_of(op), *arrays)
     except (CompileError, ArithmeticError, LookupError, ValueError) as error:
-        _decline(journal, op, f"it fails when it is evaluated: {error}")
+        decline("fold-constant", op, f"it fails when it is evaluated: {error}")
         return None
+
+
+def _constants(arrays: Sequence[Array], op: Operation) -> list[SSAValue]:
+    """Arrays as constants in front of `op`."""
     values: list[SSAValue] = []
     block = op.parent
     assert block is not None
-    for array in found:
+    for array in arrays:
+        count("bytes folded", array.nbytes)
         new = constant(array, op.location)
         block.insert_op_before(new, op)
         values.append(new.result)
     return values
-
-
-def _decline(journal: Journal | None, op: Operation, reason: str) -> None:
-    if journal is not None:
-        journal.declined["fold-constants", _graph.where(op), reason] += 1
 
 
 @dataclass
@@ -155,7 +160,6 @@ class _Derivation:
     max_elements: int
     slack: int
     table: _Keys
-    journal: Journal | None
     kept: set[Operation]
     """Ops that stay in the program."""
     loads: dict[str, list[WeightOp]] = field(default_factory=dict[str, list[WeightOp]])
@@ -174,10 +178,17 @@ class _Derivation:
             self.judge(chains)
             if len(self.kept) == before:
                 break
+        changed = False
         for chain in chains:
+            maker = _graph.producer(chain.value)
+            assert maker is not None
+            if not may("derive-weight", maker):
+                break
             self.store(chain, candidates)
-        _graph.erase_dead(candidates)
-        return bool(chains)
+            changed = True
+        if changed:
+            _graph.erase_dead(candidates)
+        return changed
 
     def candidates(self) -> dict[Operation, None]:
         """The ops that depend on weights and constants alone, in order, sources left out."""
@@ -265,7 +276,7 @@ class _Derivation:
     def keep(self, ops: Iterable[Operation], reason: str) -> None:
         for op in ops:
             self.kept.add(op)
-            _decline(self.journal, op, reason)
+            decline("derive-weight", op, reason)
 
     def store(self, chain: _Chain, candidates: dict[Operation, None]) -> None:
         """Write the recipe of a chain, unless it is there, and use its weight."""
@@ -290,6 +301,7 @@ class _Derivation:
             func = self.block.parent_op()
             assert func is not None
             self.module.body.block.insert_op_before(made, func)
+            count("bytes of derived weights", bytes_of(tt(chain.value)))
         return name
 
 

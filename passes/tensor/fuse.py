@@ -10,11 +10,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from headrace.dialects.support import locations
+from headrace.dialects.support.journal import count, decline, may
 from headrace.dialects.tensor.base import tt
 from headrace.dialects.tensor.storage import LiteralAttr, constant
-from headrace.passes.analysis.chains import HALVES, Chain, Reshaped, anchors, recognise
+from headrace.passes.analysis.chains import HALVES, Chain, Reshaped, anchors, recognise, sought
 from headrace.passes.infra.base import Pass, option
-from headrace.passes.infra.rewriting import Journal
 from headrace.passes.tensor import _graph
 
 
@@ -39,8 +39,8 @@ class FusePass(Pass):
         return fuse(module, round_once=self.round_once)
 
 
-def fuse(module: ModuleOp, *, round_once: bool = False, journal: Journal | None = None) -> bool:
-    """Fuse all chains of a module; `journal` takes the reasons where an anchor is no chain. True if any was fused."""
+def fuse(module: ModuleOp, *, round_once: bool = False) -> bool:
+    """Fuse all chains of a module; True if any was fused."""
     changed = False
     names = anchors()
     for block in _graph.blocks(module):
@@ -48,26 +48,23 @@ def fuse(module: ModuleOp, *, round_once: bool = False, journal: Journal | None 
         for op in [op for op in order if op.name in names]:
             anchor: Operation | None = op
             while anchor is not None and anchor.parent is not None:
-                anchor = _fuse_at(anchor, order, round_once, journal)
+                anchor = _fuse_at(anchor, order, round_once)
                 changed |= anchor is not None
     return changed
 
 
-def _fuse_at(
-    anchor: Operation, order: dict[Operation, int], round_once: bool, journal: Journal | None
-) -> Operation | None:
+def _fuse_at(anchor: Operation, order: dict[Operation, int], round_once: bool) -> Operation | None:
     """Fuse the chain of one anchor; the composite, which may be the anchor of the next."""
     found = recognise(anchor)
     if isinstance(found, Chain) and not round_once and tt(found.root.results[0]).dtype in HALVES:
         found = f"{tt(found.root.results[0]).dtype} chains round after each step; round-once lets them go"
-    if isinstance(found, Chain):
-        if journal is not None:
-            journal.applied[found.name] += 1
-        order[new := apply(found, order)] = order[found.root]
-        return new
-    if found is not None and journal is not None:
-        journal.declined[anchor.name, _graph.where(anchor), found] += 1
-    return None
+    if isinstance(found, str):
+        decline(sought(anchor), anchor, found)
+    if not isinstance(found, Chain) or not may(found.name.removeprefix("tensor."), anchor):
+        return None
+    count("ops fused", len(found.inside) + 1)
+    order[new := apply(found, order)] = order[found.root]
+    return new
 
 
 def apply(chain: Chain, order: dict[Operation, int]) -> Operation:

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from headrace.dialects.support.dtypes import highest
+from headrace.dialects.support.journal import decline, may
 from headrace.dialects.tensor.base import attributes_of, tt
 from headrace.dialects.tensor.decompositions import Emit
 from headrace.passes.infra.base import Pass
@@ -30,6 +31,15 @@ def _row_form(op: Operation) -> bool:
     """Whether a scatter has one index per row of dim 0 already."""
     indices = tt(op.operands[1]).shape
     return op.name == "tensor.scatter_nd" and len(indices) == 2 and indices[1] == 1
+
+
+def _refusal(op: Operation) -> str:
+    """Why a scatter stays."""
+    if _row_form(op):
+        return "it writes whole rows already"
+    if attributes_of(op).get("reduction", "none") != "none":
+        return "it combines what it writes with what is there"
+    return "" if _of_argument(op.operands[0]) else "it writes into a computed tensor, not into an argument"
 
 
 @dataclass(frozen=True)
@@ -54,8 +64,12 @@ class LinearizeScattersPass(Pass):
 def _linearize(block: Block) -> bool:
     changed = False
     for op in [op for op in block.ops if op.name in SCATTERS]:
-        if attributes_of(op).get("reduction", "none") != "none" or not _of_argument(op.operands[0]) or _row_form(op):
+        reason = _refusal(op)
+        if reason:
+            decline("linearize-scatter", op, reason)
             continue
+        if not may("linearize-scatter", op):
+            break
         made: list[Operation] = []
         value = (_tuples if op.name == "tensor.scatter_nd" else _elements)(op, Emit(made.append, op.location))
         block.insert_ops_before(made, op)

@@ -14,6 +14,7 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from headrace.dialects.support import locations
+from headrace.dialects.support.journal import count, decline, may
 from headrace.dialects.tensor.base import make, operands
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp
 from headrace.passes.analysis.repeats import Repeat, Step, repeats, stretches
@@ -60,8 +61,10 @@ class OutlineRepeatedLayersPass(Pass):
         for func in _graph.functions(module):
             while True:
                 layers = find(func.body.block, self.min_ops, self.min_saved, self.min_count)
-                if layers is None:
+                if layers is None or not may("outline-layers", layers.iterations[0][0]):
                     break
+                count("layers outlined", len(layers.iterations))
+                count("ops saved", layers.saved)
                 outline(module, func, layers)
                 changed = True
         return changed
@@ -125,17 +128,36 @@ def find(block: Block, min_ops: int, min_saved: int, min_count: int) -> Layers |
     for stretch in stretches([step.kind for step in steps])[:TRIED]:
         if stretch.period < min_ops or (best is not None and stretch.saved + stretch.period <= best.saved):
             continue
-        for found in repeats(steps, stretch):
+        candidates = repeats(steps, stretch)
+        if not candidates:
+            times = f"{stretch.length // stretch.period} times {stretch.period} ops of the same kinds"
+            decline(
+                "outline-layers",
+                ops[stretch.start],
+                f"{times} follow each other, but what they read from each other differs",
+            )
+        for found in candidates:
             layers = _layers(ops, found)
             while _prepend(layers, kinds):
                 pass
             first = layers.iterations[0]
             if len(first) < min_ops or len(layers.iterations) < min_count or layers.saved < min_saved:
+                decline(
+                    "outline-layers",
+                    first[0],
+                    f"{len(layers.iterations)} layers of {len(first)} ops save {layers.saved} ops only",
+                )
                 continue
-            if all(op.name in MOVEMENT for op in first) or (best is not None and layers.saved <= best.saved):
+            if best is not None and layers.saved <= best.saved:
+                continue
+            if all(op.name in MOVEMENT for op in first):
+                decline("outline-layers", first[0], "the layer only moves data")
                 continue
             layers.order = _order(block, layers)
-            best = layers if layers.order else best
+            if layers.order:
+                best = layers
+            else:
+                decline("outline-layers", first[0], "an op between the layers needs one of them and is needed by it")
     return best
 
 

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from headrace.dialects.support import locations
+from headrace.dialects.support.journal import decline, may
 from headrace.dialects.tensor.base import attributes_of, create, tt
 from headrace.dialects.tensor.elementwise import OPS as ELEMENTWISE
 from headrace.passes.infra.base import Pass
@@ -66,21 +67,13 @@ def _round(block: Block) -> bool:
 
 def _move_past(op: Operation) -> bool:
     """Apply an elementwise op before the moves of its operands, when that leaves fewer moves."""
-    moves: list[Operation | None] = []
-    for operand in op.operands:
-        maker = _graph.producer(operand)
-        if maker is not None and maker.name in MOVES and tt(operand).shape == tt(op.results[0]).shape:
-            moves.append(maker)
-        elif tt(operand).elements == 1:
-            moves.append(None)
-        else:
-            return False
-    found = list(dict.fromkeys(move for move in moves if move is not None))
-    if not found or not all(_alike(found[0], move) for move in found[1:]):
+    moves = [_move_of(x, op) for x in op.operands]
+    found = list(dict.fromkeys([move for move in moves if move is not None]))
+    if not found:
         return False
-    source = tt(found[0].operands[0]).shape
-    single = [x for x, move in zip(op.operands, moves, strict=True) if move is None]
-    if any(len(tt(x).shape) > len(source) for x in single):
+    reason = _refusal(op, moves, found)
+    if reason:
+        decline("move-past", op, reason)
         return False
     after = _graph.only_user(op.results[0])
     after = after if after is not None and after.name == found[0].name else None
@@ -88,6 +81,11 @@ def _move_past(op: Operation) -> bool:
     gone = sum(all(use.operation is op for use in move.results[0].uses) for move in found) + (after is not None)
     gain = gone - (last is not None)
     if gain < 0 or (gain == 0 and not _reaches(op, found[0].name)):
+        decline(
+            "move-past", op, f"that would leave no fewer moves: {gone} would go, {int(last is not None)} would come"
+        )
+        return False
+    if not may("move-past", op):
         return False
     operands = [x if move is None else move.operands[0] for x, move in zip(op.operands, moves, strict=True)]
     attrs = {key: value for key, value in attributes_of(op).items() if value is not None}
@@ -102,6 +100,26 @@ def _move_past(op: Operation) -> bool:
         _graph.replace(op, [value])
     _graph.erase_dead(found)
     return True
+
+
+def _move_of(value: SSAValue, op: Operation) -> Operation | None:
+    """The move that makes an operand of `op` in the shape of its result."""
+    maker = _graph.producer(value)
+    moved = maker is not None and maker.name in MOVES and tt(value).shape == tt(op.results[0]).shape
+    return maker if moved else None
+
+
+def _refusal(op: Operation, moves: Sequence[Operation | None], found: Sequence[Operation]) -> str:
+    """Why an elementwise op stays behind the moves of its operands."""
+    rank = len(tt(found[0].operands[0]).shape)
+    for i, (x, move) in enumerate(zip(op.operands, moves, strict=True)):
+        if move is None and tt(x).elements != 1:
+            return f"operand {i} is not moved, others are"
+        if move is None and len(tt(x).shape) > rank:
+            return f"operand {i} has more dims than what is moved"
+        if move is not None and not _alike(found[0], move):
+            return "its operands are moved in different ways"
+    return ""
 
 
 def _reaches(op: Operation, name: str) -> bool:
@@ -141,7 +159,7 @@ def _join(op: Operation) -> bool:
     joined: list[Operation] = []
     for value in op.operands:
         both = _neighbours(operands[-1], value, axis) if operands else None
-        if both is None:
+        if both is None or not (joined or may("join-slices", op)):
             operands.append(value)
             continue
         left, right = both

@@ -79,3 +79,14 @@ def test_depth_compares_with_the_first(models: Path, capsys: pytest.CaptureFixtu
     assert "net ratio" in capsys.readouterr().out
     shallow, deep = json.loads(out.read_text())
     assert shallow["ratio"] == 1 and deep["layers"] == 2 and deep["nodes"] > shallow["nodes"] and deep["ratio"] > 0.01
+
+
+def test_ir_compares_every_level_with_plain_xdsl(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = models / "out.json"
+    assert main(["ir", "--ops", "60", "--rounds", "1", "--json", str(out), "--gate", "0.0001"]) == 1
+    rows = json.loads(out.read_text())
+    assert len(capsys.readouterr().out.splitlines()) == 1 + len(rows)
+    assert [(row["level"], row["what"]) for row in rows] == [
+        (level, what) for level in ("tensor", "dataflow", "rdu") for what in ("parse", "print", "verify")
+    ]
+    assert all(row["ops"] >= 60 and row["ours"] > 0 and row["ratio"] > 0 for row in rows)

@@ -13,6 +13,7 @@ import pytest
 from headrace.passes.infra import registry
 from headrace.tools import run_lines
 from headrace.tools.opt import driver
+from headrace.tools.opt.arguments import arguments
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guides.md").read_text(encoding="utf-8")
@@ -62,4 +63,4 @@ def test_files_and_flags_that_it_names_are_there() -> None:
 def test_commands_parse() -> None:
     """The lines that call the driver have flags that it knows."""
     for text in re.findall(r"^headrace-opt .*", GUIDE, re.M):
-        driver.arguments().parse_args(shlex.split(text.partition("  #")[0])[1:])
+        arguments().parse_args(shlex.split(text.partition("  #")[0])[1:])

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.compiler import Executable, Runtime, compile, load
+    from headrace.compiler import Executable, Runtime, compile, load, lowered
     from headrace.dialects.support.diagnostics import CompileError
 
 # name -> module that defines it. The modules of tools/api install beside this file, as headrace.<module>.
@@ -15,11 +15,12 @@ _EXPORTS = {
     "CompileError": "headrace.dialects.support.diagnostics",
     "compile": "headrace.compiler",
     "load": "headrace.compiler",
+    "lowered": "headrace.compiler",
     "Executable": "headrace.compiler",
     "Runtime": "headrace.compiler",
 }
 
-__all__ = ["CompileError", "Executable", "Runtime", "compile", "load"]
+__all__ = ["CompileError", "Executable", "Runtime", "compile", "load", "lowered"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from headrace.dialects.support.diagnostics import Collector, CompileError, Diagnostic, nearest
 from headrace.version import VERSION
@@ -23,11 +23,12 @@ from headrace.version import VERSION
 if TYPE_CHECKING:
     import numpy as np
     from xdsl.dialects.builtin import ModuleOp
+    from xdsl.passes import ModulePass
 
     from headrace.dialects.machine.device import Device
     from headrace.dialects.support.weights import WeightStore
     from headrace.frontends.base import CoverageRow
-    from headrace.passes.infra.manager import Record
+    from headrace.passes.infra.manager import Record, Stage, Watch
     from headrace.runtime.program import Program
     from headrace.runtime.session import Executable
 
@@ -38,9 +39,6 @@ PRECISIONS = ("fp32",)
 GOALS = ("latency",)
 PLANNED = {"precision": ("bf16",), "opt": ("throughput",)}
 """Option values that are known but not built."""
-PHASES = ("import", "tensor", "dataflow", "rdu")
-"""Names of the phases in order; `import` is the module as the frontend made it."""
-
 OnPhase = Callable[[str, "ModuleOp"], None]
 Progress = Callable[[int, int, str], None]
 
@@ -120,6 +118,8 @@ def compile(
     shape_only: bool = False,
     weights: str | Path | WeightStore | None = None,
     pipeline: str | None = None,
+    start: str | None = None,
+    watch: Watch | None = None,
     out: str | os.PathLike[str] | None = None,
 ) -> Executable:
     """Compile a model for a device and give the executable.
@@ -128,7 +128,9 @@ def compile(
     name, a path of a TOML file, or a `Device`; by default what the IR says, else sn40l. `dims` binds named dims,
     `input_shapes` whole inputs; `states` maps inputs to the outputs that replace them in the next run. `shape_only`
     compiles without weights: the result can be saved and profiled, not run. `weights`: a weight file (or an
-    artifact) or a store, for `.mlir`. `pipeline`: passes instead of the default ones. `out` writes the artifact too.
+    artifact, or the model that the IR was made of) or a store, for `.mlir`. `pipeline`: passes instead of the default
+    ones. `start`: the phase that made the IR (`import`, `tensor`, `dataflow` or `rdu`), after which compilation goes
+    on; by default that is read off the IR. `watch` looks at the passes as they run. `out` writes the artifact too.
 
     The program is bound to memory when it is first run or asked for its ports. `CompileError` lists everything that is
     wrong with model, options or device.
@@ -144,6 +146,8 @@ def compile(
         shape_only=shape_only,
         weights=weights,
         pipeline=pipeline,
+        start=start,
+        watch=watch,
     )
     if out is not None:
         done.write(out)
@@ -162,25 +166,26 @@ def translate(
     shape_only: bool = False,
     weights: str | Path | WeightStore | None = None,
     pipeline: str | None = None,
+    start: str | None = None,
+    watch: Watch | None = None,
     on_phase: OnPhase | None = None,
     progress: Progress | None = None,
-    verify_each: bool = False,
+    clock: Clock | None = None,
 ) -> Translation:
     """Lower a model to a routed program; the arguments are those of `compile`.
 
-    `on_phase` is called with the name of each finished phase (`PHASES`; `pipeline` for passes of your own) and the
+    `on_phase` is called with the name of each finished phase (`import` first; `passes` for passes of your own) and the
     module as it stands. `progress` is called before each step with its number, how many there are, and its name.
-    `verify_each` audits the IR after each pass (validity, locations, claims about change); otherwise it is verified at
-    the end.
+    `watch` says what to check and measure; the IR is verified at the end in any case. `clock` notes what takes long.
     """
     check_options(precision, opt)
-    clock = Clock()
+    clock = clock or Clock()
     imported = import_model(
         model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only, weights=weights
     )
     clock.lap("import")
     module = imported.module
-    text = lower(module, device, pipeline, on_phase, progress, clock, verify_each)
+    text = lower(module, device, pipeline, on_phase, progress, clock, watch, start=start)
     from headrace.backend.encode import encode
 
     manifest = {"model": imported.name, "precision": precision, "goal": opt, "pipeline": text}
@@ -196,6 +201,33 @@ def translate(
     )
 
 
+def lowered(
+    model: Any,
+    stop: str,
+    device: str | Path | Device | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    states: Mapping[str, str] | None = None,
+    shape_only: bool = False,
+    start: str | None = None,
+    watch: Watch | None = None,
+    on_phase: OnPhase | None = None,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> ModuleOp:
+    """The IR of a model after phase `stop` (`import`, `tensor`, `dataflow` or `rdu`); the arguments are those of
+    `translate`.
+
+        print(headrace.lowered("model.onnx", "tensor"))
+    """
+    clock = clock or Clock()
+    module = import_model(model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only).module
+    clock.lap("import")
+    lower(module, device, None, on_phase, progress, clock, watch, start=start, stop=stop)
+    return module
+
+
 def import_model(
     model: Any,
     *,
@@ -206,12 +238,18 @@ def import_model(
     weights: str | Path | WeightStore | None = None,
 ) -> Imported:
     """Read a model; the arguments are those of `compile`. `CompileError` lists everything that is wrong with it."""
+    from xdsl.dialects.builtin import StringAttr
+
+    from headrace.passes.pipelines import MODEL_ATTRIBUTE
+
     path = Path(cast("str | os.PathLike[str]", model)) if isinstance(model, str | os.PathLike) else None
     if path is not None and path.suffix == ".mlir":
-        given = {"dims": dims, "input_shapes": input_shapes, "states": states}
-        _refuse_for_ir(path, [name for name, value in given.items() if value])
+        given: dict[str, Any] = {} if _is_onnx(weights) else {"dims": dims, "input_shapes": input_shapes}
+        _refuse_for_ir(path, [name for name, value in {**given, "states": states}.items() if value])
         module = parse_ir(path)
-        return Imported(module, weight_store(weights, module), path.stem)
+        name = module.attributes.get(MODEL_ATTRIBUTE)
+        store = weight_store(weights, module, dims, input_shapes)
+        return Imported(module, store, name.data if isinstance(name, StringAttr) else path.stem)
     if path is not None and path.suffix not in ("", ".onnx"):
         raise CompileError(
             "unknown-format",
@@ -225,6 +263,7 @@ def import_model(
     from headrace.frontends.onnx import import_onnx
 
     found = import_onnx(model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only)
+    found.module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
     return Imported(found.module, found.store, found.name, found.coverage)
 
 
@@ -255,48 +294,86 @@ def lower(
     on_phase: OnPhase | None = None,
     progress: Progress | None = None,
     clock: Clock | None = None,
-    verify_each: bool = False,
+    watch: Watch | None = None,
+    *,
+    start: str | None = None,
+    stop: str | None = None,
 ) -> str:
-    """Run the passes on a module in place, by phases, and verify it at the end; the text of the passes that ran.
+    """Run the passes on a module in place, by phases, and verify it at the end; the text of all passes that the module
+    has been through.
 
-    `PassBug` when a pass leaves invalid IR, and with `verify_each` when it breaks any part of its contract.
+    `start` and `stop` are phases: what the module has been through already (by default that is read off it), and after
+    which one to end. `PassBug` when a pass leaves invalid IR, and as `watch` has it.
     """
+    from dataclasses import replace
+
+    from xdsl.dialects.builtin import StringAttr
+
     from headrace.dialects.machine.attributes import DEVICE_ATTRIBUTE, set_device
     from headrace.dialects.machine.device import Device, load_device
-    from headrace.passes import pipelines
-    from headrace.passes.infra.manager import PassManager, Watch
-    from headrace.passes.infra.registry import build
+    from headrace.passes.infra.manager import HISTORY_ATTRIBUTE, PassManager, Watch
     from headrace.tools.opt import context
 
     clock = clock or Clock()
     if device is not None or DEVICE_ATTRIBUTE not in module.attributes:
         set_device(module, device if isinstance(device, Device) else load_device(device or DEFAULT_DEVICE))
-    texts = {"pipeline": pipeline} if pipeline is not None else {k: ",".join(v) for k, v in pipelines.PHASES.items()}
-    phases = {name: build(text, pipelines=pipelines.PIPELINES) for name, text in texts.items()}
-    total = sum(map(len, phases.values()))
-    done = 0
+    stages, begin = _stages(module, pipeline, start, stop)
+    history = module.attributes.setdefault(HISTORY_ATTRIBUTE, StringAttr(""))
     clock.lap("load passes")
-    if on_phase is not None:
-        on_phase("import", module)
-    for name, passes in phases.items():
-        before = done
-        watch = Watch(
-            verify_each=verify_each,
-            progress=lambda i, _, one, at=before: progress(at + i, total, one.name) if progress else None,
-        )
-        manager = PassManager(context(), passes, watch)
-        try:
-            manager.run(module)
-        finally:
-            clock.records += manager.records
-        done += len(passes)
-        clock.lap(f"{name} passes")
+
+    def finished(name: str, module: ModuleOp) -> None:
+        clock.lap(f"{PHASE_LAP}{name}")
         if on_phase is not None:
             on_phase(name, module)
-    ran = ",".join(str(one) for passes in phases.values() for one in passes)
+            clock.lap("look at the phases")
+
+    if on_phase is not None:
+        on_phase(begin, module)
+        clock.lap("look at the phases")
+    watch = watch or Watch()
+    if progress is not None:
+        tell = progress
+
+        def told(number: int, total: int, one: ModulePass) -> None:
+            tell(number, total, one.name)
+
+        watch = replace(watch, progress=told)
+    manager = PassManager(context(), stages, replace(watch, on_stage=finished))
+    manager.records = clock.records
+    manager.run(module)
+    ran = ",".join(map(str, manager.passes))
     _verify(module, ran)
     clock.lap("verify")
-    return ran
+    history = module.attributes[HISTORY_ATTRIBUTE]
+    return history.data if isinstance(history, StringAttr) else ran
+
+
+def _stages(module: ModuleOp, pipeline: str | None, start: str | None, stop: str | None) -> tuple[Sequence[Stage], str]:
+    """What to run on a module, and the phase after which it stands."""
+    from headrace.passes import pipelines
+    from headrace.passes.infra.manager import Stage
+    from headrace.passes.infra.registry import staged
+
+    if pipeline is not None:
+        if start is not None or stop is not None:
+            raise CompileError(
+                "bad-option",
+                "passes are given beside phases",
+                fix="name phases in the pipeline: --passes 'dataflow,rdu'",
+            )
+        parts = staged(pipeline, pipelines=pipelines.PIPELINES)
+        return [Stage(name or OWN, passes) for name, passes in parts], pipelines.reached(module) or pipelines.START
+    at = start or pipelines.reached(module)
+    stages = pipelines.stages(at or pipelines.START, stop or pipelines.NAMES[-1])
+    if start is not None or not at:
+        pipelines.check_from(module, start or pipelines.START)
+    return stages, at
+
+
+OWN = "passes"
+"""The name of the phase that passes of your own make."""
+PHASE_LAP = "phase "
+"""What the names of steps that are phases begin with."""
 
 
 def executable(done: Translation) -> Executable:
@@ -343,18 +420,28 @@ def check_writable(path: str | os.PathLike[str], *sources: str | os.PathLike[str
 
 
 class Clock:
-    """CPU seconds of the process between laps, by step, and what the pass managers recorded."""
+    """What takes how long: CPU seconds of the process by step, when each step began and ended, and what the pass
+    manager recorded."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.spans: list[tuple[str, float, float]] = []
+        """Step, begin and end on the clock of `time.perf_counter`."""
         self.records: list[Record] = []
         self._last = time.process_time()
+        self._begin = time.perf_counter()
 
     def lap(self, step: str) -> None:
         """Put what has passed since the last lap on the account of `step`."""
-        now = time.process_time()
+        now, end = time.process_time(), time.perf_counter()
         self.seconds[step] = self.seconds.get(step, 0.0) + now - self._last
-        self._last = now
+        self.spans.append((step, self._begin, end))
+        self._last, self._begin = now, end
+
+    @property
+    def steps(self) -> list[tuple[str, float]]:
+        """CPU seconds by step, without those of the passes."""
+        return [(step, seconds) for step, seconds in self.seconds.items() if not step.startswith(PHASE_LAP)]
 
 
 def _verify(module: ModuleOp, pipeline: str) -> None:
@@ -378,8 +465,14 @@ def _verify(module: ModuleOp, pipeline: str) -> None:
         ) from None
 
 
-def weight_store(weights: str | Path | WeightStore | None, module: ModuleOp | None = None) -> WeightStore:
-    """The weights of a file or an artifact; those given as a store; what `random:SEED` gives for a module; or none."""
+def weight_store(
+    weights: str | Path | WeightStore | None,
+    module: ModuleOp | None = None,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+) -> WeightStore:
+    """The weights of a file, an artifact or an ONNX model (whose dims are bound as given); those given as a store; what
+    `random:SEED` gives for a module; or none."""
     from headrace.dialects.support.weights import WeightStore, open_store, random
 
     if module is not None and isinstance(weights, str) and weights.startswith("random:"):
@@ -393,12 +486,20 @@ def weight_store(weights: str | Path | WeightStore | None, module: ModuleOp | No
         return weights
     if weights is not None and not Path(weights).exists():
         raise CompileError("no-such-file", f"weights '{weights}': there is no such file")
+    if _is_onnx(weights):
+        from headrace.frontends.onnx import import_onnx
+
+        return import_onnx(weights, dims=dims, input_shapes=input_shapes).store
     if weights is not None and Path(weights).suffix != ".sn":
         return open_store(weights)
     store = WeightStore()
     if weights is not None:
         store.add_safetensors(weights)
     return store
+
+
+def _is_onnx(weights: object) -> TypeGuard[str | Path]:
+    return isinstance(weights, str | Path) and Path(weights).suffix == ".onnx"
 
 
 def _refuse_for_ir(path: Path, given: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 python -m headrace.tools.bench execute --models DIR     runtime speed against ONNX Runtime
 python -m headrace.tools.bench compile --models DIR     cold compile time against IREE
 python -m headrace.tools.bench depth                    growth of compile time with the number of layers
+python -m headrace.tools.bench ir                       parsing, printing and verifying IR against plain xDSL
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headrace.tools.bench import compiling, depth, executing
+from headrace.tools.bench import compiling, depth, executing, ir
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     executing.add_command(commands)
     compiling.add_command(commands)
     depth.add_command(commands)
+    ir.add_command(commands)
     options = parser.parse_args(arguments)
     return options.run(options)
 

@@ -19,6 +19,8 @@ COMMANDS = {
     "compile": "compile a model for a device and write the artifact",
     "run": "run an artifact on inputs",
     "compare": "run a model at every level and compare with a reference",
+    "bisect": "the pass, and the one rewrite of it, with which a model fails",
+    "reduce": "make a model that fails as small as it gets",
     "bench": "latency and throughput of an artifact",
     "decoder": "write a decoder-only transformer of a given size as IR",
     "devices": "the devices, and every number of one with its source",
@@ -73,14 +75,15 @@ def cli() -> None:
     """
 
 
-def execute(argv: Sequence[str]) -> int:
-    """Run the command line; the exit code. Raises nothing."""
+def execute(argv: Sequence[str], reproducers: bool = False) -> int:
+    """Run the command line; the exit code. Raises nothing. With `reproducers` failures are written to a folder for
+    temporary files unless told otherwise."""
     as_json = "--json" in argv
     if argv and argv[0] in ONE_THREAD:
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # read when NumPy is loaded
             os.environ.setdefault(name, "1")
     try:
-        result = cli.main(list(argv), prog_name="headrace", standalone_mode=False)
+        result = cli.main(list(argv), prog_name="headrace", standalone_mode=False, obj=reproducers)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as stop:
@@ -113,6 +116,11 @@ def _failed(error: Exception, as_json: bool) -> int:
         for one in error.diagnostics:
             print(f"headrace: {one}", file=sys.stderr)
         return _report_json([one.to_json() for one in error.diagnostics], 2, as_json)
+    from headrace.passes.infra.manager import PassBug
+
+    if isinstance(error, PassBug):
+        print("\n".join(filter(None, [f"headrace: internal error: {error}", error.trace()])), file=sys.stderr)
+        return _report_json([error.to_json()], 1, as_json)
     import traceback
 
     print("headrace: internal error; please report it with the model and this trace", file=sys.stderr)

@@ -16,9 +16,11 @@ from headrace.dialects.support.diagnostics import Collector, CompileError
 
 if TYPE_CHECKING:
     import numpy as np
+    from xdsl.dialects.builtin import ModuleOp
 
     from headrace.runtime.artifact import Artifact
     from headrace.runtime.session import Executable
+    from headrace.tools.debug import Source, Trial
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -44,6 +46,95 @@ def device_option(default: str | None = None) -> Callable[[Command], Command]:
     return click.option(
         "--device", default=default, metavar="NAME|TOML", help=f"A shipped device, or a file that describes one.{shown}"
     )
+
+
+def failure_options(command: Command) -> Command:
+    """Adds what says how a model fails: `--predicate`, `--passes`, `--load-pass-plugin`, `--device`, `--weights`,
+    `--inputs`, and `--dim` and `--input`."""
+    predicates = "failure, crash, refused[=CODE], execution, digest[=HEX], a kind of bug, or a command"
+    for option in (
+        click.option("--inputs", metavar="NPZ|random:SEED", help="Inputs that programs run on. [default: random:0]"),
+        click.option("--weights", metavar="FILE|random:SEED", help="Weights. [default: the model's own, or random:0]"),
+        device_option(),
+        click.option(
+            "--load-pass-plugin", "plugins", multiple=True, metavar="FILE|MODULE", help="Passes of your own, in Python."
+        ),
+        click.option("--predicate", default="failure", metavar="WHAT", help=f"What is looked for: {predicates}."),
+        click.option("-p", "--passes", metavar="PIPELINE", help="Passes in order: 'a,b{x=1},c'. [default: default]"),
+    ):
+        command = option(command)
+    return binding_options(command)
+
+
+def most_option(command: Command) -> Command:
+    """Adds `--most`."""
+    return click.option("--most", default=2000, metavar="N", help="Programs tried at most. [default: 2000]")(command)
+
+
+def reproducer_option(command: Command) -> Command:
+    """Adds `--reproducer`."""
+    where = "[default: a folder of the system's for files that may go]"
+    return click.option(
+        "--reproducer", "place", metavar="FILE|DIR|none", help=f"Where the program that fails goes. {where}"
+    )(command)
+
+
+def reproducers(ctx: click.Context, place: str | None) -> str:
+    """Where reproducers go: as told; by default a folder for temporary files, and nowhere in a process that only calls
+    the commands."""
+    from headrace.tools.debug.reproducer import NONE, default_place
+
+    return place if place is not None else default_place() if ctx.find_root().obj else NONE
+
+
+def failing(
+    model: str,
+    predicate: str,
+    passes: str | None,
+    plugins: Sequence[str],
+    device: str | None,
+    weights: str | None,
+    inputs: str | None,
+    dims: Sequence[str],
+    shapes: Sequence[str],
+) -> tuple[Source, ModuleOp, Trial]:
+    """The model, and the passes with what is looked for, as `failure_options` give them. What is not given is taken
+    from the RUN line of the file, if it has one."""
+    from collections import ChainMap
+    from functools import partial
+
+    from headrace.compiler import DEFAULT_DEVICE, import_model
+    from headrace.dialects.machine.attributes import DEVICE_ATTRIBUTE, set_device
+    from headrace.dialects.machine.device import load_device
+    from headrace.passes import pipelines
+    from headrace.passes.infra.registry import available, build, loaded
+    from headrace.tools.debug import Numbers, Predicate, Source, Trial, absolute
+    from headrace.tools.debug.failures import RANDOM
+    from headrace.tools.debug.reproducer import arguments_in
+    from headrace.tools.opt import context
+
+    check_model(model)
+    wanted = Predicate.parse(predicate)
+    path = Path(model)
+    line = arguments_in(path.read_text(encoding="utf-8")) if path.suffix == ".mlir" and path.is_file() else None
+    if line is not None:
+        folder = str(path.parent)
+        passes = passes if passes is not None else line.passes
+        device = device or line.device
+        weights = weights or line.weights.replace("%S", folder)
+        inputs = inputs or (line.check_execution or RANDOM).replace("%S", folder)
+        plugins = plugins or line.load_pass_plugin
+    more, dialects = loaded(plugins)
+    known = ChainMap[str, Any](more, dict(available()))
+    built = build("default" if passes is None else passes, known, pipelines.PIPELINES)
+    module = import_model(model, dims=dims_of(dims), input_shapes=shapes_of(shapes)).module
+    if device is not None or DEVICE_ATTRIBUTE not in module.attributes:
+        set_device(module, load_device(device or DEFAULT_DEVICE))
+    numbers = Numbers(weights or (model if path.suffix == ".onnx" else RANDOM), inputs or RANDOM)
+    source = Source(
+        path.name, device or DEFAULT_DEVICE, tuple(x for p in plugins for x in ("--load-pass-plugin", absolute(p)))
+    )
+    return source, module, Trial(built, wanted, numbers, partial(context, more=dialects))
 
 
 def pairs(given: Sequence[str], flag: str, example: str) -> dict[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,21 +17,48 @@ if TYPE_CHECKING:
 
     from headrace.compiler import Translation
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def watching_options(command: Command) -> Command:
+    """Adds the options on looking at passes; `tools.watching.Watching` takes them."""
+    for name, text in (
+        ("--print-pipeline", "The passes as text that --passes and headrace-opt -p take, to standard error."),
+        ("--print-ir-after-change", "What each pass changed, as a diff, to standard error."),
+        ("--print-ir-after-all", "IR after every pass, to standard error."),
+        ("--print-ir-before-all", "IR before every pass, to standard error."),
+        ("--statistics", "What each pass counted, rewrote and changed, to standard error."),
+        ("--timing", "CPU seconds by step and pass, to standard error."),
+        ("--verify-each", "Audit the IR after each pass (slow; for authors of passes)."),
+    ):
+        command = click.option(name, is_flag=True, help=text)(command)
+    for name, place in (("--print-ir-after", "after"), ("--print-ir-before", "before")):
+        command = click.option(name, multiple=True, metavar="PASS", help=f"IR {place} this pass, to standard error.")(
+            command
+        )
+    for name, place, text in (
+        ("--trace", "FILE", "Write a trace of steps and passes, for ui.perfetto.dev."),
+        ("--dump-passes", "DIR", "Write the IR after each pass that changed it to this folder."),
+        ("--dump-phases", "DIR", "Write the IR after each phase to this folder."),
+    ):
+        command = click.option(name, metavar=place, help=text)(command)
+    return command
+
 
 @click.command("compile")
 @click.argument("model")
-@click.option("-o", "--output", metavar="FILE", help="The artifact. [default: the model's name with .sn]")
+@click.option("-o", "--output", metavar="FILE", help="The artifact (with --to: the IR). [default: the model's name]")
 @common.device_option()
 @click.option("--precision", default="fp32", metavar="TYPE", help="Element type of the arithmetic. [default: fp32]")
 @click.option("--opt", default="latency", metavar="GOAL", help="What to optimise. [default: latency]")
 @common.binding_options
 @click.option("--state", "states", multiple=True, metavar="PAST=PRESENT", help="Input and output that are one state.")
 @click.option("--shape-only", is_flag=True, help="Compile without weights: to be planned and timed, not run.")
-@click.option("--weights", metavar="FILE", help="Weights of a .mlir model: a file, a folder or random:SEED.")
+@click.option("--weights", metavar="FILE", help="Weights of a .mlir model: .safetensors, .npz, .sn, .onnx or a folder.")
 @click.option("--passes", metavar="PIPELINE", help="Passes in place of the default ones: 'a,b{x=1},c'.")
-@click.option("--dump-phases", metavar="DIR", help="Write the IR after each phase to this folder.")
-@click.option("--verify-each", is_flag=True, help="Audit the IR after each pass (slow; for authors of passes).")
-@click.option("--timing", is_flag=True, help="CPU seconds by step and pass, to standard error.")
+@click.option("--to", "stop", metavar="PHASE", help="Stop after import, tensor, dataflow or rdu, and write the IR.")
+@click.option("--from", "start", metavar="PHASE", help="The phase that made a .mlir model. [default: read off it]")
+@watching_options
 @common.json_option
 def command(
     model: str,
@@ -44,86 +72,77 @@ def command(
     shape_only: bool,
     weights: str | None,
     passes: str | None,
-    dump_phases: str | None,
-    verify_each: bool,
-    timing: bool,
+    stop: str | None,
+    start: str | None,
     as_json: bool,
+    **watching: Any,
 ) -> None:
     """Compile MODEL (.onnx, or .mlir with IR of any level) and write an artifact.
 
-    The artifact appears complete or not at all. Everything that is wrong with the model is reported at once.
+    The artifact appears complete or not at all. Everything that is wrong with the model is reported at once. What a
+    compilation that was stopped wrote (--to, --dump-phases, --dump-passes) can be gone on from: headrace compile x.mlir
+    --weights m.onnx.
     """
-    from headrace.compiler import check_writable, translate
+    from headrace.compiler import Clock, check_writable, lowered, translate
+    from headrace.tools.watching import Watching
 
-    start = time.perf_counter()
+    begin = time.perf_counter()
     common.check_model(model)
-    target = output or os.path.splitext(model)[0] + ".sn"
-    check_writable(target, model, *([weights] if weights else []))
-    dump = Dump(dump_phases) if dump_phases else None
-    with common.progress(as_json) as show:
-        done = translate(
-            model,
-            device,
-            precision,
-            opt,
-            dims=common.dims_of(dims),
-            input_shapes=common.shapes_of(shapes),
-            states=common.pairs(states, "--state", "past=present"),
-            shape_only=shape_only,
-            weights=weights,
-            pipeline=passes,
-            on_phase=dump,
-            progress=show,
-            verify_each=verify_each,
-        )
-        show(0, 0, f"writing {target}")
-        before = time.process_time()
-        done.write(target)
-        done.seconds["write"] = time.process_time() - before
-    if timing:
-        click.echo(timing_text(done), err=True)
-    found = summary(done, target, time.perf_counter() - start)
+    target = output or os.path.splitext(model)[0] + (f".{stop}.mlir" if stop else ".sn")
+    if stop and Path(target).suffix == ".sn":
+        raise click.UsageError(f"--to={stop} writes IR, not an artifact: -o {Path(target).with_suffix('.mlir')}")
+    if stop and passes is not None:
+        raise click.UsageError("--to stops the default passes; with --passes give the passes to stop after")
+    if target != "-" or not stop:
+        check_writable(target, model, *([weights] if weights else []))
+    clock = Clock()
+    look = Watching(**watching)
+    watch = look.watch
+    given: dict[str, Any] = {
+        "dims": common.dims_of(dims),
+        "input_shapes": common.shapes_of(shapes),
+        "states": common.pairs(states, "--state", "past=present"),
+        "shape_only": shape_only,
+        "start": start,
+        "watch": watch,
+        "on_phase": look.on_phase,
+        "clock": clock,
+    }
+    try:
+        with common.progress(as_json) as show:
+            given["progress"] = show
+            if stop:
+                module = lowered(model, stop, device, **given)
+                _write_ir(target, module)
+                clock.lap("write")
+                ops = sum(1 for _ in module.walk())
+                found: dict[str, Any] = {"ir": target, "phase": stop, "ops": ops}
+                text = f"{target}: after phase {stop}, {common.plural(ops, 'op')}"
+            else:
+                done = translate(model, device, precision, opt, weights=weights, pipeline=passes, **given)
+                show(0, 0, f"writing {target}")
+                done.write(target)
+                clock.lap("write")
+                found = summary(done, target, time.perf_counter() - begin)
+                text = summary_text(found)
+    finally:
+        look.report(clock.steps, clock.spans, clock.records)
+        if look.print_pipeline:
+            click.echo(",".join(record.spec for record in clock.records), err=True)
     if as_json:
         common.print_json(found)
+    elif target != "-":
+        click.echo(text)
+
+
+def _write_ir(target: str, module: ModuleOp) -> None:
+    from headrace.dialects.support.files import write_text
+    from headrace.tools.watching import text_of
+
+    if target == "-":
+        click.echo(text_of(module), nl=False)
     else:
-        click.echo(summary_text(found))
-
-
-class Dump:
-    """Writes the IR after each phase into a folder: `0.import.mlir`, `1.tensor.mlir`, …, with locations."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
-        self.number = 0
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise self._refusal(error) from None
-
-    def __call__(self, phase: str, module: ModuleOp) -> None:
-        """Write one phase."""
-        from xdsl.printer import Printer
-
-        try:
-            with (self.folder / f"{self.number}.{phase}.mlir").open("w", encoding="utf-8") as file:
-                Printer(file, print_debuginfo=True).print_op(module)
-                file.write("\n")
-        except OSError as error:
-            raise self._refusal(error) from None
-        self.number += 1
-
-    def _refusal(self, error: OSError) -> Exception:
-        from headrace.dialects.support.diagnostics import CompileError
-
-        return CompileError("cannot-write", f"--dump-phases {self.folder}: {error.strerror}", fix="name another folder")
-
-
-def timing_text(done: Translation) -> str:
-    """CPU seconds by step, then by pass."""
-    from headrace.passes.infra.manager import timing_table
-
-    steps = [(name, seconds) for name, seconds in done.seconds.items() if name not in LAPS_OF_PASSES]
-    return timing_table(done.records, steps)
+        write_text(target, text_of(module))
 
 
 def summary(done: Translation, target: str, seconds: float) -> dict[str, Any]:
@@ -161,7 +180,6 @@ def summary(done: Translation, target: str, seconds: float) -> dict[str, Any]:
     }
 
 
-LAPS_OF_PASSES = ("tensor passes", "dataflow passes", "rdu passes", "pipeline passes")
 KINDS = ("pcu", "pmu", "agcu")
 
 

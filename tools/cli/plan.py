@@ -74,9 +74,10 @@ def on_device(
             f"{one.fix}" for one in error.diagnostics
         )
     from headrace.compiler import Clock
+    from headrace.passes.infra.manager import Watch
 
     clock = Clock()
-    lower(module, device, "tensor", clock=clock)
+    lower(module, device, clock=clock, watch=Watch(measure=True), stop="tensor")
     decomposed: dict[str, int] = {}
     for record in clock.records:
         if record.spec.startswith("decompose"):

@@ -28,12 +28,21 @@ __all__ = ["Driver", "Refusal", "Refused", "context", "main", "parse", "pipeline
 
 
 def run(
-    argv: Sequence[str], stdin: TextIO | None = None, stdout: TextIO | None = None, stderr: TextIO | None = None
+    argv: Sequence[str],
+    stdin: TextIO | None = None,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+    *,
+    reproducers: bool = False,
 ) -> int:
-    """Run the driver with these arguments and streams; the exit code. Raises nothing (`--help` leaves the process)."""
+    """Run the driver with these arguments and streams; the exit code. Raises nothing (`--help` leaves the process).
+    With `reproducers`, programs on which a pass fails are written to a folder of temporary files unless told
+    otherwise."""
     err = stderr or sys.stderr
+    driver: Driver | None = None
     try:
-        return Driver(argv, stdin or sys.stdin, stdout or sys.stdout, err).run()
+        driver = Driver(argv, stdin or sys.stdin, stdout or sys.stdout, err, reproducers)
+        return driver.run()
     except Usage as error:
         print(f"headrace-opt: error: {error}", file=err)
         return 2
@@ -44,17 +53,20 @@ def run(
     except BrokenPipeError:  # whoever read our output has gone
         return BROKEN_PIPE
     except PassBug as error:
-        print(f"headrace-opt: internal error: {error}", file=err)
+        print("\n".join(filter(None, [f"headrace-opt: internal error: {error}", error.trace()])), file=err)
         return 1
     except Exception:
         print("headrace-opt: internal error; please report it with the input and this trace", file=err)
         traceback.print_exc(file=err)
         return 1
+    finally:
+        for line in filter(None, driver.last_words if driver is not None else ()):
+            print(line, file=err)
 
 
 def main() -> None:
     """Entry point of the console script."""
-    code = run(sys.argv[1:])
+    code = run(sys.argv[1:], reproducers=True)
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, ModuleOp, StringAttr, UnknownLoc
-from xdsl.ir import Dialect, Operation
+from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, SSAValue, TypeAttribute
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.lexer import Span
 
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.passes.infra.plugins import DIALECTS as PLUGIN_DIALECTS
+from headrace.passes.infra.plugins import plugins
 from headrace.passes.infra.verify import offences
 
 DIALECTS = {
@@ -46,7 +49,7 @@ class Refused(Exception):
 
 
 class LocatingParser(Parser):
-    """Gives every op without `loc(…)` its file:line:col, and remembers where each op stood."""
+    """Gives every op and argument without `loc(…)` its file:line:col, and remembers where each op stood."""
 
     def __init__(self, ctx: Context, text: str, name: str, first_line: int = 0) -> None:
         super().__init__(ctx, text, name)
@@ -74,15 +77,56 @@ class LocatingParser(Parser):
         line, column = self.line_column(pos)
         self.positions[op] = (line, column)
         if isinstance(op.location, UnknownLoc):
-            op.location = FileLineColLoc(StringAttr(self.lexer.input.name), IntAttr(line), IntAttr(column))
+            op.location = self._location(line, column)
         return op
 
+    def _location(self, line: int, column: int) -> LocationAttr:
+        return FileLineColLoc(StringAttr(self.lexer.input.name), IntAttr(line), IntAttr(column))
 
-def context(allow_unregistered: bool = False) -> Context:
-    """A context with all dialects registered; each is imported when its first op or type is met."""
-    ctx = Context(allow_unregistered=allow_unregistered)
+    def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
+        super()._register_ssa_definition(name, values, span)
+        for value in values:
+            if isinstance(value, BlockArgument) and isinstance(value.location, UnknownLoc):
+                value.location = self._location(*self.line_column(span.start))
+
+
+class _Context(Context):
+    """Asks other distributions for dialects that are not ours (`passes.infra.plugins`), once, when it meets one."""
+
+    asked = False
+
+    def get_optional_op(self, name: str, *, dialect_stack: Sequence[str] = ()) -> type[Operation] | None:
+        self._ask(name)
+        return super().get_optional_op(name, dialect_stack=dialect_stack)
+
+    def get_optional_type(self, name: str) -> type[TypeAttribute] | None:
+        self._ask(name)
+        return super().get_optional_type(name)
+
+    def get_optional_attr(self, name: str) -> type[Attribute] | None:
+        self._ask(name)
+        return super().get_optional_attr(name)
+
+    def _ask(self, name: str) -> None:
+        dialect, dot, _ = name.partition(".")
+        if self.asked or not dot or dialect in self._registered_dialects:
+            return
+        self.asked = True
+        for other, one in plugins(PLUGIN_DIALECTS, lambda name: name in DIALECTS).items():
+            if other not in self._registered_dialects:
+                self.register_dialect(other, one)
+
+
+def context(allow_unregistered: bool = False, more: Mapping[str, Callable[[], Dialect]] | None = None) -> Context:
+    """A context with all dialects registered; each is imported when its first op or type is met. `more` are dialects
+    beside ours, by name."""
+    ctx = _Context(allow_unregistered=allow_unregistered)
     for name, path in DIALECTS.items():
         ctx.register_dialect(name, _lazy_dialect(path))
+    for name, factory in (more or {}).items():
+        if name in DIALECTS:
+            raise CompileError("plugin-clash", f"dialect '{name}' is one of ours", fix="rename it")
+        ctx.register_dialect(name, factory)
     return ctx
 
 
@@ -97,24 +141,29 @@ def parse(ctx: Context, text: str, name: str, first_line: int = 0) -> tuple[Modu
         module = parser.parse_module()
     except ParseError as error:
         line, column = parser.line_column(_position(error, text))
-        raise Refused(Refusal(line, column, _clearer(ctx, error, text))) from error
+        raise Refused(Refusal(line, column, clearer(ctx, error, text))) from error
     if isinstance(module.location, UnknownLoc):
         module.location = _at(name, first_line + 1)
-    wrong: list[tuple[Operation, str]] = [*offences(module)]
-    if not wrong and any(op.name == "func.func" for op in module.body.block.ops):
-        wrong += import_module("headrace.dialects.tensor.program").faults(module)
+    wrong: list[tuple[Operation, str]] = [*offences(module)] or program_faults(module)
     if wrong:
         where = parser.positions
-        raise Refused(*(Refusal(*where.get(op, (0, 0)), _named(op, message)) for op, message in wrong))
+        raise Refused(*(Refusal(*where.get(op, (0, 0)), with_name(op, message)) for op, message in wrong))
     return module, parser.positions
 
 
-def _named(op: Operation, message: str) -> str:
+def program_faults(module: ModuleOp) -> list[tuple[Operation, str]]:
+    """What is wrong with a module of functions as a program, when its ops are valid."""
+    if not any(op.name == "func.func" for op in module.body.block.ops):
+        return []
+    return import_module("headrace.dialects.tensor.program").faults(module)
+
+
+def with_name(op: Operation, message: str) -> str:
     """A verifier's message with the name of its op, once."""
     return message if message.startswith(f"{op.name}:") else f"'{op.name}': {message}"
 
 
-def _clearer(ctx: Context, error: ParseError, text: str) -> str:
+def clearer(ctx: Context, error: ParseError, text: str) -> str:
     """The parser's message; where xDSL says too little, what was expected or what is near."""
     message = error.msg.strip()
     if message == "in block definition":

@@ -36,9 +36,15 @@ def _rsqrt(variance: Array, epsilon: float) -> Array:
     return np.reciprocal(np.sqrt(variance + variance.dtype.type(epsilon)))
 
 
+def _mean(x: Array, axes: tuple[int, ...]) -> Array:
+    """The mean over axes; NaN, without NumPy's warning, where there is nothing."""
+    count = math.prod(x.shape[d] for d in axes)
+    return x.sum(axis=axes, keepdims=True) / x.dtype.type(count)
+
+
 def _normalized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
-    centred = x - x.mean(axis=axes, keepdims=True)
-    centred *= _rsqrt(np.square(centred).mean(axis=axes, keepdims=True), epsilon)
+    centred = x - _mean(x, axes)
+    centred *= _rsqrt(_mean(np.square(centred), axes), epsilon)
     return centred
 
 
@@ -60,7 +66,7 @@ def rms_norm(attrs: Attrs, x: Array, scale: Array) -> Array:
     axes = tuple(range(attrs["axis"] % x.ndim, x.ndim))
     w = wide(x)
     with np.errstate(all="ignore"):
-        y = w * _rsqrt(np.square(w).mean(axis=axes, keepdims=True), attrs["epsilon"])
+        y = w * _rsqrt(_mean(np.square(w), axes), attrs["epsilon"])
         y *= wide(scale)
     return narrow(y, x.dtype)
 
@@ -84,7 +90,8 @@ def batch_norm(attrs: Attrs, x: Array, scale: Array, bias: Array, mean: Array, v
 def group_norm(attrs: Attrs, x: Array, scale: Array, bias: Array) -> Array:
     """Mean 0 and variance 1 over each sample's groups of channels, then scale and bias per channel."""
     with np.errstate(all="ignore"):
-        groups = wide(x).reshape(x.shape[0], attrs["groups"], -1)
+        n, c, *spatial = x.shape
+        groups = wide(x).reshape(n, attrs["groups"], c // attrs["groups"] * math.prod(spatial))
         y = _normalized(groups, (2,), attrs["epsilon"]).reshape(x.shape)
         y *= _channel(scale, x.ndim)
         y += _channel(bias, x.ndim)
@@ -100,7 +107,7 @@ def attention(attrs: Attrs, query: Array, key: Array, value: Array, mask: Array 
     """softmax(query · keyᵀ · scale + mask) · value."""
     q, k, v = wide(query), wide(key), wide(value)
     scale = attrs.get("scale")
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
     scores: Array = np.matmul(q * q.dtype.type(scale), k.swapaxes(-1, -2))
     if mask is not None:
         scores = _where(mask, scores) if mask.dtype == np.bool_ else scores + wide(mask)

@@ -95,7 +95,7 @@ class _Tracer:
         self.work.append(v) if v not in self.work else None
 
     def _assign(self, i: int, rule: Follow | None, follow: Follow) -> None:
-        if rule is None:
+        if rule is None or not self.ops[i].operands:  # nothing would tell a block of an iota which one it is of
             raise _Conflict
         key = (rule.dim, Follow(0, follow.scale, follow.extent, follow.offset))
         if i in self.assigned:

@@ -6,7 +6,6 @@ import random
 
 import numpy as np
 import pytest
-from random_programs import Array, disagreement, random_program
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Operation
@@ -21,6 +20,8 @@ from headrace.dialects.support.locations import Location
 from headrace.dialects.tensor.interpreter import run_function
 from headrace.passes.infra.manager import PassManager
 from headrace.passes.infra.registry import build
+from headrace.tools.fuzz import Distribution, disagreement, random_program
+from headrace.tools.fuzz.nearby import Array
 from headrace.tools.opt import context, parse
 
 X = "!dataflow.stream<tensor<2xf32>, [4 on 0 by 2]>"
@@ -168,7 +169,7 @@ def test_a_stage_body_must_be_interpretable() -> None:
 
 
 def test_functions_calls_weights_and_recipes_run_around_sections() -> None:
-    module, inputs, store = random_program(11, kinds=["layers", "matmul", "transposed_weight"], steps=4)
+    module, inputs, store = random_program(11, Distribution(4, ("f32",), kinds=("layers", "matmul"), plain=True))
     expected = run_function(module, "main", inputs, store)
     pipeline = "fold-constants,outline-repeated-layers{min-ops=2 min-saved=2},convert-tensor-to-dataflow"
     PassManager(Context(), build(pipeline)).run(module)

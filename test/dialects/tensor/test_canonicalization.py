@@ -14,12 +14,12 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region
 
 from headrace.dialects.support import locations
+from headrace.dialects.support.journal import Journal, recording
 from headrace.dialects.tensor import create, ir_type, tt
 from headrace.dialects.tensor.elementwise_patterns import holds
 from headrace.dialects.tensor.interpreter import run_function
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.storage import filled
-from headrace.passes.infra.rewriting import Journal
 from headrace.passes.tensor.canonicalize import canonicalize
 
 SHAPES = ((2, 3), (3,), (2, 1), (), (1, 3))
@@ -133,8 +133,8 @@ def test_a_merge_has_both_locations_and_a_refusal_its_reason() -> None:
     total = create("tensor.add", [x, negated.results[0]], {}, locations.named("b"))
     block.add_ops([negated, total, ReturnOp(*total.results)])
     module = ModuleOp([FuncOp("main", ([x.type], [x.type]), Region(block))])
-    journal = Journal()
-    canonicalize(module, journal)
+    with recording(Journal()) as journal:
+        canonicalize(module)
     first: Operation | None = block.first_op
     assert first is not None
     assert (first.name, locations.text(first.location)) == ("tensor.sub", "a + b")

@@ -11,7 +11,8 @@ from xdsl.parser import Parser
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from headrace.dialects.support import locations
-from headrace.passes.infra.rewriting import EndlessRewrite, Journal, LocatingRewriter, lower, rewrite
+from headrace.dialects.support.journal import Journal, recording
+from headrace.passes.infra.rewriting import EndlessRewrite, LocatingRewriter, lower, rewrite
 
 
 def parse(text: str) -> ModuleOp:
@@ -46,10 +47,10 @@ class ToPure(RewritePattern):
 
 def test_new_ops_get_the_location_of_the_matched_op() -> None:
     module = parse(PAIR)
-    journal = Journal()
-    assert rewrite(module, [ToPure()], journal=journal)
+    with recording(Journal()) as journal:
+        assert rewrite(module, [ToPure()])
     assert [locations.text(op.location) for op in ops(module)] == ["first", "first", "second", "second", "end"]
-    assert journal.applied["ToPure"] == 2
+    assert journal.counts()["ToPure"] == 2
     assert journal.why("end") == ["ToPure: it has no result"]
 
 

@@ -2,18 +2,30 @@
 // RUN: headrace-opt %s -p 'outline-repeated-layers{min-ops=3 min-saved=3}' --split-input-file --print-debuginfo | filecheck %s --check-prefix=LOC
 
 // Three equal layers: weights and constants that differ become arguments, what they share is inside.
-// CHECK-LABEL: @layers
-// CHECK:         %[[S0:.*]] = tensor.constant dense<1.0
-// CHECK:         %[[A:.*]] = func.call @layer(%x, %{{.*}}, %[[S0]])
-// CHECK:         %[[B:.*]] = func.call @layer(%[[A]], %{{.*}}, %{{.*}})
-// CHECK:         %[[C:.*]] = func.call @layer(%[[B]], %{{.*}}, %{{.*}})
-// CHECK-NEXT:    func.return %[[C]]
-// CHECK:       func.func private @layer(%[[X:.*]]: tensor<4x4xf32>, %weight: tensor<4x4xf32>, %[[S:.*]]: tensor<f32>) -> tensor<4x4xf32> {
-// CHECK-NEXT:    %[[M:.*]] = tensor.matmul %[[X]], %weight
-// CHECK-NEXT:    %[[SHARED:.*]] = tensor.weight "bias"
-// CHECK-NEXT:    %[[D:.*]] = tensor.add %[[M]], %[[SHARED]]
-// CHECK-NEXT:    %[[E:.*]] = tensor.mul %[[D]], %[[S]]
-// CHECK-NEXT:    func.return %[[E]]
+// BEGIN CHECK @layers @layer (generated: `python -m headrace.tools.update_tests`)
+// CHECK-LABEL: func.func @layers(
+// CHECK-SAME:  %[[X:.*]]: tensor<4x4xf32>) -> tensor<4x4xf32> {
+// CHECK-NEXT:    %[[BIAS:.*]] = tensor.weight "bias" : tensor<4xf32>
+// CHECK-NEXT:    %[[W0:.*]] = tensor.weight "h.0.weight" : tensor<4x4xf32>
+// CHECK-NEXT:    %[[S0:.*]] = tensor.constant dense<1.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[CALL:.*]] = func.call @layer(%[[X]], %[[W0]], %[[S0]]) : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+// CHECK-NEXT:    %[[W1:.*]] = tensor.weight "h.1.weight" : tensor<4x4xf32>
+// CHECK-NEXT:    %[[S1:.*]] = tensor.constant dense<2.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[CALL_2:.*]] = func.call @layer(%[[CALL]], %[[W1]], %[[S1]]) : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+// CHECK-NEXT:    %[[W2:.*]] = tensor.weight "h.2.weight" : tensor<4x4xf32>
+// CHECK-NEXT:    %[[S2:.*]] = tensor.constant dense<3.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[CALL_3:.*]] = func.call @layer(%[[CALL_2]], %[[W2]], %[[S2]]) : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+// CHECK-NEXT:    func.return %[[CALL_3]] : tensor<4x4xf32>
+// CHECK-NEXT:  }
+// CHECK-LABEL: func.func private @layer(
+// CHECK-SAME:  %[[X:.*]]: tensor<4x4xf32>, %[[WEIGHT:.*]]: tensor<4x4xf32>, %[[S0:.*]]: tensor<f32>) -> tensor<4x4xf32> {
+// CHECK-NEXT:    %[[MATMUL:.*]] = tensor.matmul %[[X]], %[[WEIGHT]] : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+// CHECK-NEXT:    %[[BIAS:.*]] = tensor.weight "bias" : tensor<4xf32>
+// CHECK-NEXT:    %[[ADD:.*]] = tensor.add %[[MATMUL]], %[[BIAS]] : tensor<4x4xf32>, tensor<4xf32> -> tensor<4x4xf32>
+// CHECK-NEXT:    %[[MUL:.*]] = tensor.mul %[[ADD]], %[[S0]] : tensor<4x4xf32>, tensor<f32> -> tensor<4x4xf32>
+// CHECK-NEXT:    func.return %[[MUL]] : tensor<4x4xf32>
+// CHECK-NEXT:  }
+// END CHECK
 
 // A call has the path of its layer, ops inside what follows it.
 // LOC-LABEL: @layers

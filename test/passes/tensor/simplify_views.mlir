@@ -1,9 +1,13 @@
 // RUN: headrace-opt %s -p simplify-views --split-input-file | filecheck %s
 
 // A unit dim put in and taken out around an op goes.
-// CHECK-LABEL: @around
-// CHECK-NEXT:    %[[R:.*]] = tensor.relu %x : tensor<4x8xf32> -> tensor<4x8xf32>
-// CHECK-NEXT:    func.return %[[R]]
+// BEGIN CHECK (generated: `python -m headrace.tools.update_tests`)
+// CHECK-LABEL: func.func @around(
+// CHECK-SAME:  %[[X:.*]]: tensor<4x8xf32>) -> tensor<4x8xf32> {
+// CHECK-NEXT:    %[[RELU:.*]] = tensor.relu %[[X]] : tensor<4x8xf32> -> tensor<4x8xf32>
+// CHECK-NEXT:    func.return %[[RELU]] : tensor<4x8xf32>
+// CHECK-NEXT:  }
+// END CHECK
 func.func @around(%x : tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = tensor.reshape %x {shape = array<i64: 4, 1, 8>} : tensor<4x8xf32> -> tensor<4x1x8xf32>
   %1 = tensor.relu %0 : tensor<4x1x8xf32> -> tensor<4x1x8xf32>
@@ -14,12 +18,16 @@ func.func @around(%x : tensor<4x8xf32>) -> tensor<4x8xf32> {
 // -----
 
 // Through a chain, scalars included; what is left of the transposes is their product.
-// CHECK-LABEL: @chain
-// CHECK-NEXT:    %[[C:.*]] = tensor.constant
-// CHECK-NEXT:    %[[M:.*]] = tensor.mul %x, %[[C]] : tensor<2x3x4xf32>
-// CHECK-NEXT:    %[[R:.*]] = tensor.relu %[[M]] : tensor<2x3x4xf32>
-// CHECK-NEXT:    tensor.transpose %[[R]] {perm = array<i64: 2, 0, 1>}
-// CHECK-NEXT:    func.return
+// BEGIN CHECK (generated: `python -m headrace.tools.update_tests`)
+// CHECK-LABEL: func.func @chain(
+// CHECK-SAME:  %[[X:.*]]: tensor<2x3x4xf32>) -> tensor<4x2x3xf32> {
+// CHECK-NEXT:    %[[C:.*]] = tensor.constant dense<2.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[MUL:.*]] = tensor.mul %[[X]], %[[C]] : tensor<2x3x4xf32>, tensor<f32> -> tensor<2x3x4xf32>
+// CHECK-NEXT:    %[[RELU:.*]] = tensor.relu %[[MUL]] : tensor<2x3x4xf32> -> tensor<2x3x4xf32>
+// CHECK-NEXT:    %[[TRANSPOSE:.*]] = tensor.transpose %[[RELU]] {perm = array<i64: 2, 0, 1>} : tensor<2x3x4xf32> -> tensor<4x2x3xf32>
+// CHECK-NEXT:    func.return %[[TRANSPOSE]] : tensor<4x2x3xf32>
+// CHECK-NEXT:  }
+// END CHECK
 func.func @chain(%x : tensor<2x3x4xf32>) -> tensor<4x2x3xf32> {
   %c = tensor.constant dense<2.0> : tensor<f32>
   %0 = tensor.transpose %x {perm = array<i64: 1, 2, 0>} : tensor<2x3x4xf32> -> tensor<3x4x2xf32>
@@ -32,10 +40,14 @@ func.func @chain(%x : tensor<2x3x4xf32>) -> tensor<4x2x3xf32> {
 // -----
 
 // Both operands moved alike: one move of the result.
-// CHECK-LABEL: @both
-// CHECK-NEXT:    %[[A:.*]] = tensor.add %x, %y : tensor<4x8xf32>
-// CHECK-NEXT:    tensor.reshape %[[A]] {shape = array<i64: 32>}
-// CHECK-NEXT:    func.return
+// BEGIN CHECK (generated: `python -m headrace.tools.update_tests`)
+// CHECK-LABEL: func.func @both(
+// CHECK-SAME:  %[[X:.*]]: tensor<4x8xf32>, %[[Y:.*]]: tensor<4x8xf32>) -> tensor<32xf32> {
+// CHECK-NEXT:    %[[ADD:.*]] = tensor.add %[[X]], %[[Y]] : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x8xf32>
+// CHECK-NEXT:    %[[RESHAPE:.*]] = tensor.reshape %[[ADD]] {shape = array<i64: 32>} : tensor<4x8xf32> -> tensor<32xf32>
+// CHECK-NEXT:    func.return %[[RESHAPE]] : tensor<32xf32>
+// CHECK-NEXT:  }
+// END CHECK
 func.func @both(%x : tensor<4x8xf32>, %y : tensor<4x8xf32>) -> tensor<32xf32> {
   %0 = tensor.reshape %x {shape = array<i64: 32>} : tensor<4x8xf32> -> tensor<32xf32>
   %1 = tensor.reshape %y {shape = array<i64: 32>} : tensor<4x8xf32> -> tensor<32xf32>
@@ -46,10 +58,14 @@ func.func @both(%x : tensor<4x8xf32>, %y : tensor<4x8xf32>) -> tensor<32xf32> {
 // -----
 
 // Nothing to gain: one move before, one after.
-// CHECK-LABEL: @one
-// CHECK-NEXT:    tensor.reshape
-// CHECK-NEXT:    tensor.relu
-// CHECK-NEXT:    func.return
+// BEGIN CHECK (generated: `python -m headrace.tools.update_tests`)
+// CHECK-LABEL: func.func @one(
+// CHECK-SAME:  %[[X:.*]]: tensor<4x8xf32>) -> tensor<32xf32> {
+// CHECK-NEXT:    %[[RESHAPE:.*]] = tensor.reshape %[[X]] {shape = array<i64: 32>} : tensor<4x8xf32> -> tensor<32xf32>
+// CHECK-NEXT:    %[[RELU:.*]] = tensor.relu %[[RESHAPE]] : tensor<32xf32> -> tensor<32xf32>
+// CHECK-NEXT:    func.return %[[RELU]] : tensor<32xf32>
+// CHECK-NEXT:  }
+// END CHECK
 func.func @one(%x : tensor<4x8xf32>) -> tensor<32xf32> {
   %0 = tensor.reshape %x {shape = array<i64: 32>} : tensor<4x8xf32> -> tensor<32xf32>
   %1 = tensor.relu %0 : tensor<32xf32> -> tensor<32xf32>
@@ -59,11 +75,17 @@ func.func @one(%x : tensor<4x8xf32>) -> tensor<32xf32> {
 // -----
 
 // A broadcast operand cannot go along, and a move that others need stays.
-// CHECK-LABEL: @stay
-// CHECK-COUNT-2: tensor.reshape
-// CHECK-NEXT:    tensor.add
-// CHECK-NEXT:    tensor.reshape
-// CHECK-NEXT:    tensor.mul
+// BEGIN CHECK (generated: `python -m headrace.tools.update_tests`)
+// CHECK-LABEL: func.func @stay(
+// CHECK-SAME:  %[[X:.*]]: tensor<4x8xf32>, %[[B:.*]]: tensor<8xf32>, %[[Y:.*]]: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<1x4x8xf32>) {
+// CHECK-NEXT:    %[[RESHAPE:.*]] = tensor.reshape %[[X]] {shape = array<i64: 1, 4, 8>} : tensor<4x8xf32> -> tensor<1x4x8xf32>
+// CHECK-NEXT:    %[[RESHAPE_2:.*]] = tensor.reshape %[[Y]] {shape = array<i64: 1, 4, 8>} : tensor<4x8xf32> -> tensor<1x4x8xf32>
+// CHECK-NEXT:    %[[ADD:.*]] = tensor.add %[[RESHAPE]], %[[B]] : tensor<1x4x8xf32>, tensor<8xf32> -> tensor<1x4x8xf32>
+// CHECK-NEXT:    %[[RESHAPE_3:.*]] = tensor.reshape %[[ADD]] {shape = array<i64: 4, 8>} : tensor<1x4x8xf32> -> tensor<4x8xf32>
+// CHECK-NEXT:    %[[MUL:.*]] = tensor.mul %[[RESHAPE]], %[[ADD]] : tensor<1x4x8xf32>, tensor<1x4x8xf32> -> tensor<1x4x8xf32>
+// CHECK-NEXT:    func.return %[[RESHAPE_3]], %[[MUL]] : tensor<4x8xf32>, tensor<1x4x8xf32>
+// CHECK-NEXT:  }
+// END CHECK
 func.func @stay(%x : tensor<4x8xf32>, %b : tensor<8xf32>, %y : tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<1x4x8xf32>) {
   %0 = tensor.reshape %x {shape = array<i64: 1, 4, 8>} : tensor<4x8xf32> -> tensor<1x4x8xf32>
   %1 = tensor.reshape %y {shape = array<i64: 1, 4, 8>} : tensor<4x8xf32> -> tensor<1x4x8xf32>
@@ -76,9 +98,13 @@ func.func @stay(%x : tensor<4x8xf32>, %b : tensor<8xf32>, %y : tensor<4x8xf32>) 
 // -----
 
 // Slices side by side are one slice.
-// CHECK-LABEL: @slices
-// CHECK-NEXT:    tensor.slice %x {starts = array<i64: 0, 2>, stops = array<i64: 4, 8>, steps = array<i64: 1, 1>}
-// CHECK-NEXT:    func.return
+// BEGIN CHECK (generated: `python -m headrace.tools.update_tests`)
+// CHECK-LABEL: func.func @slices(
+// CHECK-SAME:  %[[X:.*]]: tensor<4x8xf32>) -> tensor<4x6xf32> {
+// CHECK-NEXT:    %[[SLICE:.*]] = tensor.slice %[[X]] {starts = array<i64: 0, 2>, stops = array<i64: 4, 8>, steps = array<i64: 1, 1>} : tensor<4x8xf32> -> tensor<4x6xf32>
+// CHECK-NEXT:    func.return %[[SLICE]] : tensor<4x6xf32>
+// CHECK-NEXT:  }
+// END CHECK
 func.func @slices(%x : tensor<4x8xf32>) -> tensor<4x6xf32> {
   %0 = tensor.slice %x {starts = array<i64: 0, 2>, stops = array<i64: 4, 4>, steps = array<i64: 1, 1>} : tensor<4x8xf32> -> tensor<4x2xf32>
   %1 = tensor.slice %x {starts = array<i64: 0, 4>, stops = array<i64: 4, 5>, steps = array<i64: 1, 1>} : tensor<4x8xf32> -> tensor<4x1xf32>
@@ -90,8 +116,15 @@ func.func @slices(%x : tensor<4x8xf32>) -> tensor<4x6xf32> {
 // -----
 
 // Swapped slices are not.
-// CHECK-LABEL: @swapped
-// CHECK:         tensor.concat
+// BEGIN CHECK (generated: `python -m headrace.tools.update_tests`)
+// CHECK-LABEL: func.func @swapped(
+// CHECK-SAME:  %[[X:.*]]: tensor<8xf32>) -> tensor<8xf32> {
+// CHECK-NEXT:    %[[SLICE:.*]] = tensor.slice %[[X]] {starts = array<i64: 0>, stops = array<i64: 4>, steps = array<i64: 1>} : tensor<8xf32> -> tensor<4xf32>
+// CHECK-NEXT:    %[[SLICE_2:.*]] = tensor.slice %[[X]] {starts = array<i64: 4>, stops = array<i64: 8>, steps = array<i64: 1>} : tensor<8xf32> -> tensor<4xf32>
+// CHECK-NEXT:    %[[CONCAT:.*]] = tensor.concat %[[SLICE_2]], %[[SLICE]] {axis = 0 : i64} : tensor<4xf32>, tensor<4xf32> -> tensor<8xf32>
+// CHECK-NEXT:    func.return %[[CONCAT]] : tensor<8xf32>
+// CHECK-NEXT:  }
+// END CHECK
 func.func @swapped(%x : tensor<8xf32>) -> tensor<8xf32> {
   %0 = tensor.slice %x {starts = array<i64: 0>, stops = array<i64: 4>, steps = array<i64: 1>} : tensor<8xf32> -> tensor<4xf32>
   %1 = tensor.slice %x {starts = array<i64: 4>, stops = array<i64: 8>, steps = array<i64: 1>} : tensor<8xf32> -> tensor<4xf32>

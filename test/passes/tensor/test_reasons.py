@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.dialects.func import Func
 from xdsl.parser import Parser
 
+from headrace.dialects.support.journal import Journal, recording
 from headrace.dialects.tensor import Tensor
-from headrace.passes.infra.rewriting import Journal
 from headrace.passes.tensor import fold_batch_norm, fold_constants, fuse
 
 
@@ -47,8 +47,8 @@ def reasons(journal: Journal) -> str:
 )  # fmt: skip
 def test_fuse(body: str, reason: str) -> None:
     module = parse(f"func.func @main(%x : tensor<4xf32>) -> tensor<4xf32> {{\n{body}\nreturn %r : tensor<4xf32>\n}}")
-    journal = Journal()
-    assert not fuse.fuse(module, journal=journal)
+    with recording(Journal()) as journal:
+        assert not fuse.fuse(module)
     assert reason in reasons(journal)
 
 
@@ -60,8 +60,8 @@ def test_fold_constants() -> None:
           %1 = tensor.gather %w, %i : tensor<9999x64xf32>, tensor<1xi64> -> tensor<1x64xf32>
           return %0, %1 : tensor<64x9999xf32>, tensor<1x64xf32>
         }""")
-    journal = Journal()
-    assert not fold_constants.fold(module, 1024, 0, journal)
+    with recording(Journal()) as journal:
+        assert not fold_constants.fold(module, 1024, 0)
     assert "storing views of 'w' would take 5119488 bytes instead of 2559744" in reasons(journal)
 
 
@@ -72,6 +72,6 @@ def test_fold_batch_norm() -> None:
             tensor<2xf32> -> tensor<1x2x4xf32> loc("here")
           return %0 : tensor<1x2x4xf32>
         }""")
-    journal = Journal()
-    assert not fold_batch_norm.fold(module, journal)
+    with recording(Journal()) as journal:
+        assert not fold_batch_norm.fold(module)
     assert "what it normalizes is not made by a convolution" in reasons(journal)

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from headrace.compiler import Translation, translate
+from headrace.passes.infra.manager import Watch
 from headrace.tools.bench.depth import decode_step
 
 SHALLOW, MIDDLE, DEEP = DEPTHS = (2, 4, 8)
@@ -17,7 +18,9 @@ ARGUMENTS_PER_LAYER = 12
 @pytest.fixture(scope="module")
 def compiled() -> dict[int, Translation]:
     """The model at each depth, without weights."""
-    return {depth: translate(decode_step(depth), "sn40l", shape_only=True) for depth in DEPTHS}
+    return {
+        depth: translate(decode_step(depth), "sn40l", shape_only=True, watch=Watch(measure=True)) for depth in DEPTHS
+    }
 
 
 def test_deeper_models_are_launched_more_often_and_configured_as_often(compiled: dict[int, Translation]) -> None:

@@ -1,8 +1,9 @@
-// --device puts a device into the module, so that plain programs go through all levels; numbers are checked at each.
-// RUN: headrace-opt %s --device plasticine -p default --check-numbers 2>&1 | filecheck %s
-// CHECK-DAG: numbers after tile: largest error
-// CHECK-DAG: numbers after place: not checked, units run once they are routed
-// CHECK-DAG: numbers after route: largest error
+// --device puts a device into the module, so that plain programs go through all levels; the results are compared at each.
+// RUN: headrace-opt %s --device plasticine -p default --check-execution 2>&1 | filecheck %s
+// CHECK-DAG: execution after bank-memories: the results are the same
+// CHECK-DAG: execution after convert-dataflow-to-rdu: the results are the same
+// CHECK-DAG: execution after place: the results are the same
+// CHECK-DAG: execution after route: the results are the same
 // CHECK-DAG: machine.device = #machine.device<"plasticine"
 // CHECK-DAG: rdu.config @main_0 routed
 func.func @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {

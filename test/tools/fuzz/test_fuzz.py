@@ -1,0 +1,165 @@
+"""The generator of random programs: what it makes, and that campaigns find planted faults."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import CallOp
+
+from headrace.dialects.support.dtypes import BITS, from_numpy
+from headrace.dialects.tensor import op_classes
+from headrace.dialects.tensor.base import tt
+from headrace.dialects.tensor.interpreter import run_function
+from headrace.dialects.tensor.program import entry, signature
+from headrace.passes.infra.verify import offences, unlocated
+from headrace.passes.tensor.cse import CsePass
+from headrace.tools.fuzz import DEFAULT, Distribution, Program, disagreement, random_program
+from headrace.tools.fuzz.__main__ import main
+from headrace.tools.fuzz.campaign import Plan, outcome, run
+from headrace.tools.fuzz.nearby import Declined, Nearby, Value, differs
+
+SEEDS = 250
+PROGRAMS = [random_program(seed) for seed in range(SEEDS)]
+
+
+def count(fits: Callable[[Program], bool]) -> int:
+    return sum(map(fits, PROGRAMS))
+
+
+def test_programs_are_a_function_of_the_seed() -> None:
+    for seed in range(20):
+        again = random_program(seed)
+        assert str(again.module) == str(PROGRAMS[seed].module)
+        for name, array in PROGRAMS[seed].inputs.items():
+            np.testing.assert_array_equal(array, again.inputs[name])
+    assert len({str(program.module) for program in PROGRAMS}) == SEEDS
+
+
+def test_programs_are_valid_and_located() -> None:
+    for program in PROGRAMS:
+        assert not offences(program.module)
+        assert not unlocated(program.module)
+
+
+def test_every_op_is_made() -> None:
+    made = Counter(op.name for program in PROGRAMS for op in program.module.walk())
+    assert set(op_classes()) <= set(made)
+    assert made["func.call"] > 20
+
+
+def test_every_element_type_is_an_input_and_a_result() -> None:
+    inputs = {from_numpy(array.dtype) for program in PROGRAMS for array in program.inputs.values()}
+    results = {tt(x).dtype for p in PROGRAMS for x in entry(p.module).function_type.outputs}
+    assert inputs == set(BITS)
+    assert results == set(BITS)
+
+
+def test_programs_have_what_compilers_stumble_over() -> None:
+    def calls_in_calls(program: Program) -> bool:
+        functions = [op for op in program.module.body.block.ops if op is not entry(program.module)]
+        return any(isinstance(op, CallOp) for function in functions for op in function.walk())
+
+    def shapes(program: Program) -> set[tuple[int, ...]]:
+        return {tt(x).shape for op in entry(program.module).walk() for x in op.results}
+
+    def returns_argument(program: Program) -> bool:
+        main = entry(program.module)
+        last = main.body.block.last_op
+        assert last is not None
+        return any(x in main.body.block.args for x in last.operands)
+
+    assert count(lambda p: len(signature(entry(p.module)).states) == 1) > 10
+    assert count(lambda p: len(signature(entry(p.module)).states) > 1) > 5
+    assert count(calls_in_calls) > 3
+    assert count(lambda p: any(0 in shape for shape in shapes(p))) > 10
+    assert count(lambda p: () in shapes(p)) > 10
+    assert count(lambda p: max(map(len, shapes(p)), default=0) >= 6) > 5
+    assert count(returns_argument) > 20
+    assert count(lambda p: any(not np.all(np.isfinite(a.astype(float))) for a in p.inputs.values())) > 3
+
+
+def test_options_shape_the_programs() -> None:
+    only = Distribution(ops=3, dtypes=("bf16", "i8"), kinds=("matmul", "cast"), plain=True)
+    for seed in range(10):
+        program = random_program(seed, only)
+        found = {tt(x).dtype for op in program.module.walk() for x in op.results}
+        assert found <= {"bf16", "i8", "i32", "i64"}  # products of i8 may be summed in wider types
+    large = max(a.size for seed in range(20) for a in random_program(seed, Distribution(size="large")).inputs.values())
+    assert large > max(array.size for program in PROGRAMS for array in program.inputs.values())
+
+
+def test_what_depends_on_roundings_is_declined() -> None:
+    nearby = Nearby(0, wild=False, most=100)
+    x = Value(np.float32([1.0, 3.0]), np.float32([1.0, 3.0000005]))
+    (y,) = nearby.evaluate("tensor.exp", {}, [x])
+    assert differs(y.array, y.near, 1e-5) is None
+    one = Value(*[np.float32([1.0, 3.0])] * 2)
+    (difference,) = nearby.evaluate("tensor.sub", {}, [one, one])
+    assert not difference.array.any()
+    with pytest.raises(Declined, match="depends on roundings"):
+        nearby.evaluate("tensor.sub", {}, [x, Value(*[np.float32([1.0, 2.999999])] * 2)])  # little but the rounding
+    with pytest.raises(Declined, match="depends on roundings"):
+        nearby.evaluate("tensor.less", {}, [one, x])  # 3 is not less than 3, but than its neighbour
+    with pytest.raises(Declined, match="too large"):
+        nearby.evaluate("tensor.reciprocal", {}, [difference])
+    with pytest.raises(Declined, match="range"):
+        nearby.evaluate("tensor.cast", {"to": "i8"}, [Value(*[np.float32([200.0])] * 2)])
+
+
+def test_disagreement_knows_infinities_and_integers() -> None:
+    inf, nan = np.float32([np.inf, 1]), np.float32([np.nan, 1])
+    assert not disagreement({"y": inf}, {"y": inf})
+    assert not disagreement({"y": nan}, {"y": nan})
+    assert disagreement({"y": inf}, {"y": -inf})
+    assert disagreement({"y": inf}, {"y": nan})
+    assert disagreement({"y": np.int8([1, 2])}, {"y": np.int8([1, 3])}) == "y: 1 of 2 elements differ"
+    assert "error" in disagreement({"y": np.float32([1, 2])}, {"y": np.float32([1, 2.001])})
+    assert "int32" in disagreement({"y": np.int8([1])}, {"y": np.int32([1])})
+
+
+def swap_operands(self: CsePass, ctx: Context, module: ModuleOp) -> bool:
+    """A fault: the operands of subtractions change places."""
+    found = [op for op in module.walk() if op.name == "tensor.sub" and op.operands[0].type == op.operands[1].type]
+    for op in found:
+        op.operands = list(op.operands)[::-1]
+    return any(op.operands[0] is not op.operands[1] for op in found)
+
+
+@pytest.mark.parametrize("mode", ["pipeline", "pass"])
+def test_a_planted_fault_is_found(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CsePass, "run", swap_operands)
+    like = Distribution(kinds=("arithmetic", "written_out", "reshape"), plain=True)
+    summary = run(range(24), Plan(mode, like, passes=("cse",)))
+    assert any(one.kind == "disagreement" and "after cse" in one.text for one in summary.failed)
+    assert "FAILED" in summary.text()
+
+
+def test_a_seed_gives_the_same_outcome_in_any_process() -> None:
+    here = [outcome(seed, Plan()) for seed in range(3)]
+    there = run(range(3), Plan(), jobs=2)
+    assert there.programs == 3
+    assert there.ops == sum((one.ops for one in here), Counter())
+
+
+def test_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["--count", "4", "--ops", "2", "--device", "small"]) == 0
+    assert "4 programs" in capsys.readouterr().out
+    monkeypatch.setattr(CsePass, "run", lambda *_: True)
+    assert main(["--count", "8", "--ops", "2"]) == 1
+    assert "says that it changed" in capsys.readouterr().out
+
+
+def test_programs_run_with_their_inputs() -> None:
+    for program in PROGRAMS[:50]:
+        with np.errstate(all="ignore"):
+            found = run_function(program.module, "main", program.inputs, program.store)
+        assert list(found) == list(signature(entry(program.module)).results)
+
+
+def test_the_default_distribution_has_every_type() -> None:
+    assert set(DEFAULT.dtypes) == set(BITS)

@@ -1,0 +1,177 @@
+"""--check-execution names the pass that changes the results, and the op."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import ml_dtypes
+import numpy as np
+import onnx_models
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from headrace.dialects.support.diagnostics import CompileError
+from headrace.passes import pipelines
+from headrace.passes.infra.base import Pass
+from headrace.passes.infra.manager import PassBug, PassManager, Watch
+from headrace.passes.infra.registry import build
+from headrace.passes.infra.rewriting import LocatingRewriter, lower
+from headrace.tools import opt as driver
+from headrace.tools.execution import Execution, deviation
+
+PROGRAM = """\
+func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %w = tensor.weight "w" : tensor<3xf32>
+  %0 = tensor.add %x, %w : tensor<2x3xf32>, tensor<3xf32> -> tensor<2x3xf32> loc("Add")
+  func.return %0 : tensor<2x3xf32>
+}
+"""
+UNCHANGED = "execution after cse: the program is the same\n"
+
+
+@dataclass(frozen=True)
+class AddToSub(Pass):
+    """Wrong on purpose."""
+
+    name: ClassVar[str] = "add-to-sub"
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        from headrace.dialects.tensor.elementwise import AddOp, SubOp
+
+        def handle(op: AddOp, rewriter: LocatingRewriter) -> None:
+            rewriter.replace(op, SubOp.create(operands=op.operands, result_types=[op.results[0].type]))
+
+        return lower(module, {AddOp: handle})
+
+
+@dataclass(frozen=True)
+class Nothing(Pass):
+    """Leaves the program as it is and says that it changed it."""
+
+    name: ClassVar[str] = "nothing"
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        return True
+
+
+def check(text: str, before: str, *passes: Pass, said: list[str] | None = None) -> None:
+    """Run a pipeline, then passes under the check."""
+    ctx = driver.context()
+    module, _ = driver.parse(ctx, text, "x.mlir")
+    PassManager(ctx, build(before, pipelines=pipelines.PIPELINES)).run(module)
+    execution = Execution(say=(said if said is not None else []).append)
+    execution.start(module)
+    PassManager(ctx, passes, Watch(check=execution.check)).run(module)
+
+
+def test_the_pass_and_the_op_that_change_the_results_are_named() -> None:
+    with pytest.raises(PassBug, match=r"first op that deviates: 'tensor.sub' at Add \(before: 'tensor.add'") as caught:
+        check(PROGRAM, "", AddToSub())
+    bug = caught.value
+    assert (bug.kind, bug.spec, bug.op, bug.location) == ("changed-results", "add-to-sub", "tensor.sub", "Add")
+
+
+LAYER = """\
+func.func @main(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %w = tensor.weight "w" : tensor<16x16xf32> loc("w")
+  %b = tensor.weight "b" : tensor<16xf32> loc("b")
+  %0 = tensor.matmul %x, %w : tensor<8x16xf32>, tensor<16x16xf32> -> tensor<8x16xf32> loc("MatMul")
+  %1 = tensor.tanh %0 : tensor<8x16xf32> -> tensor<8x16xf32> loc("Tanh")
+  %2 = tensor.add %1, %b : tensor<8x16xf32>, tensor<16xf32> -> tensor<8x16xf32> loc("Add")
+  %3 = tensor.softmax %2 {axis = 1} : tensor<8x16xf32> -> tensor<8x16xf32> loc("Softmax")
+  func.return %3 : tensor<8x16xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("before", ["", "convert-tensor-to-dataflow", "convert-tensor-to-dataflow,fuse-stages"])
+def test_an_op_inside_a_stage_is_named(before: str) -> None:
+    """Also one whose value goes nowhere but to the next op of its stage."""
+    with pytest.raises(PassBug) as caught:
+        check(LAYER, before, AddToSub())
+    assert (caught.value.op, caught.value.location) == ("tensor.sub", "Add")
+
+
+def test_a_program_that_stays_as_it_is_is_not_run_again() -> None:
+    said: list[str] = []
+    check(LAYER, "", Nothing(), said=said)
+    assert said == ["execution after nothing: the program is the same"]
+
+
+def test_a_right_pass_passes_with_files_and_with_seeds(opt, tmp_path: Path) -> None:
+    np.savez(tmp_path / "w.npz", w=np.ones(3, np.float32))
+    np.savez(tmp_path / "x.npz", arg0=np.ones((2, 3), np.float32))
+    for more in ([], [str(tmp_path / "x.npz"), "--weights", str(tmp_path / "w.npz")], ["random:3"]):
+        result = opt(PROGRAM, "-p", "cse", "--check-execution", *more)
+        assert (result.code, result.err) == (0, UNCHANGED)
+    assert opt(PROGRAM, "-p", "cse", "--check-execution", "--weights", "random:x").code == 2
+    assert opt(PROGRAM, "-p", "cse", "--check-execution", str(tmp_path / "none.npz")).code == 2
+    wrong = opt(PROGRAM, "-p", "cse", "--check-execution", str(tmp_path / "w.npz"))
+    assert wrong.code == 2
+    assert "Traceback" not in wrong.err
+
+
+def test_a_file_after_the_flag_is_the_program(opt, tmp_path: Path) -> None:
+    (tmp_path / "p.mlir").write_text(PROGRAM)
+    result = opt("", "-p", "cse", "--check-execution", str(tmp_path / "p.mlir"))
+    assert (result.code, result.err) == (0, UNCHANGED)
+
+
+def test_weights_of_an_onnx_model(opt, tmp_path: Path) -> None:
+    helper = onnx_models.helper
+    array = onnx_models.array
+    proto = onnx_models.model(
+        [helper.make_node("Add", ["x", "w"], ["y"], name="add")], [onnx_models.info("x", array(2, 3))], ["y"],
+        {"w": array(3, seed=1)},
+    )  # fmt: skip
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    result = opt(PROGRAM, "-p", "cse", "--check-execution", "--weights", str(tmp_path / "m.onnx"))
+    assert (result.code, result.err) == (0, UNCHANGED)
+
+
+def test_the_tolerance_is_an_option(opt) -> None:
+    text = PROGRAM.replace("tensor.add", "tensor.sub")
+    assert opt(text, "-p", "default", "--device", "plasticine", "--check-execution", "--tolerance", "0").code == 0
+    assert opt(text, "--check-execution", "--tolerance", "much").code == 2
+
+
+def test_deviations() -> None:
+    one = np.array([1.0, np.nan, np.inf, -2.0], np.float32)
+    assert deviation(one.copy(), one).absolute == 0.0 and deviation(one.copy(), one).ok
+    for wrong in ([1.001, np.nan, np.inf, -2.0], [1.0, 0.0, np.inf, -2.0], [1.0, np.nan, -np.inf, -2.0]):
+        assert not deviation(np.array(wrong, np.float32), one).ok
+    assert "is f64[4], expected f32[4]" in str(deviation(one.astype(np.float64), one))
+    assert not deviation(np.array([1, 3]), np.array([1, 2])).ok
+    large = np.array([2**62], np.int64)
+    assert not deviation(large + 1, large).ok and deviation(large + 1, large).ulp == 1
+    assert deviation(np.zeros((0, 3)), np.zeros((0, 3))).ok
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16])
+def test_units_in_the_last_place(dtype: type) -> None:
+    """Neighbours are one apart, also around zero."""
+    tiny = np.finfo(dtype).smallest_subnormal if dtype is not ml_dtypes.bfloat16 else ml_dtypes.finfo(dtype).tiny
+    for x in (1.0, -1.0, 1024.0):
+        a = np.array([x], dtype)
+        assert deviation(np.nextafter(a, dtype(2 * x)), a, 1.0).ulp == 1
+    if dtype is not ml_dtypes.bfloat16:
+        assert deviation(np.array([-tiny], dtype), np.array([tiny], dtype)).ulp == 2
+
+
+def test_the_worst_element_is_shown() -> None:
+    reference = np.arange(6, dtype=np.float32).reshape(2, 3)
+    found = reference.copy()
+    found[1, 1] += 0.5
+    shown = deviation(found, reference)
+    assert (shown.worst, shown.was, shown.found, shown.absolute) == ((1, 1), 4.0, 4.5, 0.5)
+    assert str(shown).startswith("[1, 1] was 4, is 4.5: abs 5.00e-01, rel 1.00e-01 (allowed 1e-04)")
+
+
+def test_what_cannot_run_is_refused() -> None:
+    ctx = driver.context()
+    module, _ = driver.parse(ctx, 'func.func @main() {\n  "test.op"() : () -> ()\n  func.return\n}', "x.mlir")
+    with pytest.raises(CompileError, match=r"test\.op is not a tensor op"):
+        Execution().start(module)

@@ -1,0 +1,169 @@
+"""Ops evaluated twice, on values and on values a rounding away from them, so that programs come out well behaved.
+
+Tiles, units and passes round and add up in other orders. A program is a fair test only when every right implementation
+gives the same results within a tolerance: no op may blow roundings up, and no comparison, index or floor may depend on
+them. `evaluate` follows each value with a second one that every op has moved by some roundings, and declines an op
+where the two part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.dtypes import from_numpy, highest, lowest, to_numpy
+from headrace.dialects.tensor import meaning
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+TOLERANCE = {"f64": 1e-10, "f32": 2e-5, "f16": 2e-2, "bf16": 1e-1}
+"""Largest error of a result over its largest magnitude, by element type; other types agree exactly."""
+MARGIN = 4
+"""How many times closer than the tolerance the values of a program stay to their neighbours."""
+MOST = 1000.0
+"""Largest magnitude of a tame float."""
+
+_ROUNDING = {"f64": 8 * 2.0**-53, "f32": 8 * 2.0**-24, "f16": 2 * 2.0**-11, "bf16": 2 * 2.0**-8}
+"""How far an op moves its result, by element type: some roundings."""
+_EXACT = frozenset((
+    "neg", "abs", "sign", "floor", "ceil", "round", "relu", "max", "min", "clip", "select", "cast", "and", "or",
+    "xor", "not", "is_nan", "is_inf", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+    "max_pool", "reduce_max", "reduce_min", "argmax", "argmin", "reshape", "transpose", "broadcast", "slice",
+    "concat", "split", "pad", "gather", "gather_elements", "gather_nd", "iota",
+))  # fmt: skip
+"""Ops whose result is one of their operands' elements, or is exact."""
+_SUMS = frozenset((
+    "matmul", "conv", "avg_pool", "reduce_sum", "reduce_mean", "reduce_prod", "cumsum", "softmax", "log_softmax",
+    "layer_norm", "rms_norm", "batch_norm", "group_norm", "attention",
+))  # fmt: skip
+"""Ops that round inside; a sum in another order is the sum of slightly other operands."""
+_MOVES_ELEMENTS = frozenset(("scatter_elements", "scatter_nd"))
+
+
+class Declined(Exception):
+    """An op or a step that does not fit what is there."""
+
+
+class Value(NamedTuple):
+    """A value's elements, and those of a neighbour that differs by roundings (the same array when none was made)."""
+
+    array: Array
+    near: Array
+
+
+class Nearby:
+    """Evaluates ops on `Value`s. `wild`: infinities, NaNs and large numbers are taken too."""
+
+    def __init__(self, seed: int, wild: bool, most: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self.wild = wild
+        self.most = most
+
+    def evaluate(self, name: str, attrs: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+        """The results of an op; `Declined` when they are too large or depend on roundings."""
+        short = name.removeprefix("tensor.")
+        if short == "cast":
+            self._check_cast(attrs["to"], operands[0].array)
+        exact = short in _EXACT or (short in _MOVES_ELEMENTS and attrs["reduction"] in ("none", "min", "max"))
+        with np.errstate(all="ignore"):
+            try:
+                found = meaning.evaluate(name, attrs, *(x.array for x in operands))
+            except CompileError as error:
+                raise Declined(error.what) from None  # an index out of range
+            for array in found:
+                self._check_size(array)
+            if exact and all(x.near is x.array for x in operands):
+                return [Value(array, array) for array in found]
+            near = [x.near for x in operands]
+            if not exact and (short in _SUMS or short in _MOVES_ELEMENTS):
+                near = [self._moved(x) for x in near]
+            others = meaning.evaluate(name, attrs, *near)
+            if not exact:
+                others = [self._moved(x) for x in others]
+            for array, other in zip(found, others, strict=True):
+                self._check_near(array, other)
+        return [Value(array, other) for array, other in zip(found, others, strict=True)]
+
+    def _moved(self, array: Array) -> Array:
+        """A neighbour of an array: each element some roundings away; of zeros maybe the other zero."""
+        rounding = _ROUNDING.get(from_numpy(array.dtype))
+        if rounding is None:
+            return array
+        shape: tuple[int, ...] = array.shape
+        factor = self._rng.uniform(1 - rounding, 1 + rounding, shape)
+        wide = np.asarray(np.multiply(array, factor, dtype=np.float64))
+        if self.wild:
+            flipped = np.asarray(self._rng.integers(0, 2, shape), bool) & (wide == 0)
+            np.negative(wide, out=wide, where=flipped)
+        return wide.astype(array.dtype)
+
+    def _check_size(self, array: Array) -> None:
+        if array.size > self.most:
+            raise Declined("too many elements")
+        if from_numpy(array.dtype) in TOLERANCE and not self.wild and array.size:
+            size = np.abs(array.astype(np.float64)).max()
+            if not size <= MOST:
+                raise Declined("too large")
+
+    def _check_near(self, array: Array, other: Array) -> None:
+        if array is other:
+            return
+        dtype = from_numpy(array.dtype)
+        if (fault := differs(array, other, TOLERANCE.get(dtype, 0.0) / MARGIN)) is not None:
+            raise Declined(f"depends on roundings: {fault}")
+
+    @staticmethod
+    def _check_cast(to: str, array: Array) -> None:
+        """Floats that an integer type cannot hold become unspecified integers."""
+        if from_numpy(array.dtype) not in TOLERANCE or to in TOLERANCE or to == "i1":
+            return
+        wide = array.astype(np.float64)
+        if wide.size and not (np.all(wide > float(lowest(to)) - 1) and np.all(wide < float(highest(to)))):
+            raise Declined("out of the integer's range")
+
+
+def differs(a: Array, b: Array, tolerance: float) -> str | None:
+    """How two arrays of one type differ; None when no element differs by more than `tolerance` of the largest
+    magnitude (or at all, for types that are no floats). NaNs agree with NaNs, infinities with those of their sign."""
+    if from_numpy(a.dtype) not in TOLERANCE:
+        return None if np.array_equal(a, b) else f"{np.count_nonzero(a != b)} of {a.size} elements differ"
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    finite = np.isfinite(x)
+    if not np.array_equal(finite, np.isfinite(y)) or not np.array_equal(x[~finite], y[~finite], equal_nan=True):
+        return "infinities or NaNs are elsewhere"
+    x, y = x[finite], y[finite]
+    error, scale = np.abs(x - y).max(initial=0.0), np.abs(x).max(initial=0.0) or 1.0
+    return f"error {error:.3g} of {scale:.3g}, more than {tolerance * scale:.3g}" if error > tolerance * scale else None
+
+
+def disagreement(expected: Mapping[str, Array], found: Mapping[str, Array]) -> str:
+    """What two sets of results disagree in; empty when integers are equal and floats are within `TOLERANCE`."""
+    if list(expected) != list(found):
+        return f"results are {list(found)}, not {list(expected)}"
+    for name, a in expected.items():
+        b = found[name]
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"{name} is {b.dtype}{list(b.shape)}, not {a.dtype}{list(a.shape)}"
+        if (fault := differs(a, b, TOLERANCE.get(from_numpy(a.dtype), 0.0))) is not None:
+            return f"{name}: {fault}"
+    return ""
+
+
+def sample(rng: np.random.Generator, shape: Sequence[int], dtype: str, scale: float = 1.0, wild: bool = False) -> Array:
+    """Random elements: normal floats, mostly small integers, truth values; with `wild` some that are special."""
+    shape, type = tuple(shape), to_numpy(dtype)
+    if dtype == "i1":
+        return np.asarray(rng.integers(0, 2, shape), bool)
+    if dtype not in TOLERANCE:
+        low, high = int(lowest(dtype)), int(highest(dtype))
+        if rng.random() < 0.75:
+            low, high = max(low, -9), 9
+        return np.asarray(rng.integers(low, high, shape, dtype=type, endpoint=True), type)
+    array = np.asarray(rng.standard_normal(shape) * scale)
+    if wild:
+        special = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 1e4, 65504.0], shape)
+        array = np.where(rng.random(shape) < 0.2, special, array)
+    return array.astype(type)

@@ -1,0 +1,103 @@
+"""Random devices and random pass options: what a program is compiled for, and how."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from xdsl.passes import ModulePass
+
+from headrace.dialects.machine.device import Device, device_names, load_device
+from headrace.passes.infra.registry import available
+
+SMALL = "small"
+"""A device of a few units with small memories, some other one for each seed."""
+
+
+def random_device(rng: random.Random) -> Device:
+    """A shipped device, or more often a small one."""
+    if rng.random() < 0.3:
+        return _shipped(rng.choice(device_names()))
+    return small_device(rng)
+
+
+def small_device(rng: random.Random) -> Device:
+    """A variant of a shipped device with few units and small memories."""
+    rows, columns = rng.choice((4, 6, 6, 8)), rng.choice((4, 6, 6, 8))
+    values: dict[str, Any] = {
+        "grid__columns": columns,
+        "grid__rows": rows,
+        "grid__tile_columns": 1,
+        "grid__tile_rows": 1,
+        "grid__dies": 1,
+        "grid__agcu_edges": 2,
+        "grid__agcus_per_edge": rng.choice((rows, rows // 2, max(rows // 2, 3))),
+        "pmu__banks": rng.choice((4, 16)),
+        "pmu__bytes": rng.choice((1024, 4096, 4096, 16384)),
+        "pcu__lanes": rng.choice((4, 8, 16)),
+        "pcu__stages": rng.choice((2, 6)),
+        "pcu__systolic": rng.random() < 0.5,
+        "network__flow_ids": rng.choice((16, 64)),
+        "name": SMALL,
+    }
+    return _small(rng.choice(("sn40l", "plasticine")), tuple(values.items()))
+
+
+@cache
+def _shipped(name: str) -> Device:
+    return load_device(name)
+
+
+@cache
+def _small(base: str, values: tuple[tuple[str, Any], ...]) -> Device:
+    return _shipped(base).with_values(**dict(values))
+
+
+def random_options(kind: type[ModulePass], rng: random.Random, often: float = 0.3) -> str:
+    """Options of a pass as text, `{a=1 b=2}`: each given that often, within its range or choices."""
+    given: list[str] = []
+    for field in dataclasses.fields(kind):
+        if field.name == "name" or not field.init or rng.random() >= often:
+            continue
+        value = _value(field.default, field.metadata, rng)
+        if value is not None:
+            given.append(f"{field.name.replace('_', '-')}={_spelt(value)}")
+    return f"{{{' '.join(given)}}}" if given else ""
+
+
+def _value(default: Any, about: Mapping[str, Any], rng: random.Random) -> Any:
+    """A value of an option; None to leave it out."""
+    low, high = about.get("low"), about.get("high")
+    if choices := about.get("choices"):
+        return rng.choice(choices)
+    match default:
+        case bool():
+            return rng.random() < 0.5
+        case int():
+            least = int(low) if low is not None else 0
+            values = [n for n in (least, least + 1, least + 3, default // 4, default, 2 * default) if n >= least]
+            return rng.choice([n for n in values if high is None or n <= high])
+        case float():
+            least, most = low or 0.0, high if high is not None else 2 * default
+            return round(rng.uniform(max(least, default / 8), most), 3)
+        case tuple():
+            kept: list[str] = [x for x in default if rng.random() < 0.5]  # pyright: ignore[reportUnknownVariableType]
+            return tuple(kept) or None
+        case _:
+            return None
+
+
+def _spelt(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(f'"{x}"' for x in value) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownVariableType]
+
+
+def random_pipeline(names: Sequence[str], rng: random.Random) -> str:
+    """The passes with options at random; some programs keep all defaults."""
+    often = rng.choice((0.0, 0.2, 0.4))
+    passes = available()
+    return ",".join(name + random_options(passes[name](), rng, often) for name in names)
