@@ -22,7 +22,7 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import fitting_frames
-from headrace.passes.analysis.pieces import Split, pieces, splits
+from headrace.passes.analysis.pieces import CONTRACTIONS, Split, pieces, splits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -56,6 +56,8 @@ def options(stage: StageOp, device: Device, most: int) -> list[tuple[Split, int,
     """The ways to spread a stage that are worth it, with the units and the cycles for all of its steps of each; the
     slowest first."""
     body = Body.of(stage.body.block)
+    if not any(op.name in CONTRACTIONS for op in body.ops):
+        most = min(most, MOST_UNITS)
     steps, chain = stream_of(stage.outs[0]).steps, len(pieces(body, device))
     return [(split, chain * split.units, steps * split.interval) for split in splits(body, device, most)]
 
@@ -75,6 +77,9 @@ def is_barrier(stream: SSAValue, device: Device) -> bool:
     )
 
 
+MOST_UNITS = 256
+"""Most units for one piece of a stage without a contraction: each has its own words, and more of them than that take
+more flow identifiers at the memory units than the network has."""
 STEP = 1.02
 """Ratio of neighbouring times on the grid on which units are shared out."""
 PRICES = np.geomspace(1e-6, 1e6, 97)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,8 +29,10 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.support import locations
 from headrace.dialects.support.access import identity
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.journal import Candidate, count, current, decide, decline, may
 from headrace.dialects.tensor.base import ir_type
 from headrace.passes.analysis.bodies import Body
+from headrace.passes.analysis.fusion_rules import FusionRules, fusion_rules
 from headrace.passes.analysis.memory import fitting_frames, held_bytes, units_for
 from headrace.passes.analysis.phases import Grid, Tally, is_barrier, moved, options, phases
 from headrace.passes.analysis.pieces import pieces
@@ -63,7 +66,12 @@ class Budget:
 class _Cutter:
     """Cuts one section into groups of consecutive processes."""
 
-    def __init__(self, section: SectionOp, device: Device, budget: Budget, most: int) -> None:
+    def __init__(
+        self, section: SectionOp, device: Device, budget: Budget, most: int, by: str, rules: FusionRules
+    ) -> None:
+        self.by = by
+        self.rules = rules
+        self.ways = {"time": self._by_time, "order": self._by_order, "op": self._by_op, "rule": self._by_rule}
         self.section = section
         self.device = device
         self.budget = budget
@@ -105,8 +113,15 @@ class _Cutter:
         return buffers, transfers
 
     def assign(self) -> int:
-        """Put processes into groups of consecutive ones that fit the budget, such that the modelled time of all groups
-        is least; the number of groups."""
+        """Put processes into groups of consecutive ones that fit the budget; the number of groups."""
+        ends = self.ways[self.by]()
+        self.group.clear()
+        for number, (first, last) in enumerate(pairwise([0, *ends])):
+            self.group.update((op, number) for op in self.processes[first:last])
+        return max(1, len(ends))
+
+    def _by_time(self) -> list[int]:
+        """Where groups end such that the modelled time of all of them is least: dynamic programming over the ends."""
         count = len(self.processes)
         best: list[tuple[float, int]] = [(0.0, 0), *[(float("inf"), 0)] * count]
         for start in self._starts():
@@ -121,10 +136,54 @@ class _Cutter:
         while at:
             ends.append(at)
             at = best[at][1]
-        self.group.clear()
-        for number, (first, last) in enumerate(pairwise([0, *reversed(ends)])):
-            self.group.update((op, number) for op in self.processes[first:last])
-        return max(1, len(ends))
+        return ends[::-1]
+
+    def _by_order(self) -> list[int]:
+        """Where groups end when each takes all that fits."""
+        ends = [0]
+        while ends[-1] < len(self.processes):
+            ends.append(max(end for end, _ in self._extend(ends[-1])))
+        return ends[1:]
+
+    def _by_op(self) -> list[int]:
+        """Every process on its own."""
+        return list(range(1, len(self.processes) + 1))
+
+    def _by_rule(self) -> list[int]:
+        """Where groups end when each is what a rule matches, as far as it fits, or one process."""
+        ends = [0]
+        while (start := ends[-1]) < len(self.processes):
+            wanted = start + max(1, self.rules.matched(self.processes[start:]))
+            ends.append(max(end for end, _ in self._extend(start) if end <= wanted))
+        return ends[1:]
+
+    def _modelled(self, ends: Sequence[int]) -> float:
+        """Cycles of all groups that end there."""
+        return sum(dict(self._extend(first))[last] for first, last in pairwise([0, *ends]))
+
+    def explain(self, count: int) -> None:
+        """Note what was chosen and what the other ways of cutting would have taken."""
+        if current() is None or len(self.processes) < 2:
+            return
+        candidates: list[Candidate] = []
+        whole = dict(self._extend(0)).get(len(self.processes))
+        if whole is None:
+            candidates.append(Candidate("one section", None, "takes more units than a section may"))
+        elif count > 1:
+            candidates.append(Candidate("one section", whole, self._lost(whole)))
+        for name, way in (("as much as fits", self._by_order), ("one op a section", self._by_op)):
+            ends = way()
+            if len(ends) not in (1, count):
+                cycles = self._modelled(ends)
+                candidates.append(Candidate(f"{name}: {len(ends)} sections", cycles, self._lost(cycles)))
+        chosen = f"{count} sections" if count > 1 else "one section"
+        sizes = Counter(self.group.values())
+        ends = [sum(sizes[i] for i in range(n + 1)) for n in range(max(self.group.values()) + 1)]
+        candidates.insert(0, Candidate(chosen, self._modelled(ends)))
+        decide("section cut", self.section, chosen, candidates, "cycles")
+
+    def _lost(self, cycles: float) -> str:
+        return "modelled as slower" if self.by == "time" else f"sections are cut by {self.by}"
 
     def _starts(self) -> Iterator[int]:
         """Where a group may begin: anywhere in a short section; in a long one where a phase begins, and where a group
@@ -439,11 +498,13 @@ class _Part:
 class CutSectionsPass(Pass):
     """Cut a section that takes more units than the chip has into sections that run one after another.
 
-    Assumes tiled stages and a device in the module. Stages join a section in order until its memory units (what every
-    buffer holds with two copies of a frame), compute units (one for each piece of a body) or address generators are
-    used up. What a later section needs is stored off chip and loaded again; weights are loaded where they are read. A
-    stage that does not fit alone is refused with the numbers. Copies from off-chip memory to off-chip memory go where
-    address generators are left.
+    Assumes tiled stages and a device in the module. A section is a run of stages whose memory units (what every buffer
+    holds with two copies of a frame), compute units (one for each piece of a body) and address generators the chip has.
+    `by` says which: `time` finds the cuts with the least modelled time (phases of the section, units shared out among
+    their stages, loads that must come first, traffic, launches) by dynamic programming; `order` puts all that fits into
+    each; `rule` what a fusion rule matches; `op` one op. What a later section needs is stored off chip and loaded
+    again; weights are loaded where they are read. A stage that does not fit alone is refused with the numbers. Copies
+    from off-chip memory to off-chip memory go where address generators are left.
 
         dataflow.section "main_0" { … }   =>   dataflow.section "main_0.0" { … }  dataflow.section "main_0.1" { … }
     """
@@ -451,15 +512,22 @@ class CutSectionsPass(Pass):
     name = "cut-sections"
     share: float = option(0.9, "share of the device's units that a section may take", low=0.05, high=1.0)
     most: int = option(512, "most units for one piece of a stage", low=1)
+    by: str = option("time", "what decides", choices=("time", "order", "rule", "op"))
+    rules: str = option("", "file of fusion rules (YAML) for by=rule, before the built-in ones")
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
         budget = Budget(*(max(1, int(device.count(kind) * self.share)) for kind in ("pcu", "pmu", "agcu")))
+        rules = fusion_rules(self.rules)
         changed = False
         for section in list(sections(module)):
-            cutter = _Cutter(section, device, budget, self.most)
-            count = cutter.fit()
-            if count > 1:
-                cutter.cut(count)
+            cutter = _Cutter(section, device, budget, self.most, self.by, rules)
+            number = cutter.fit()
+            count("sections", number)
+            if number == 1:
+                decline("cut", section, "all of it is resident at once")
+            elif may("cut", section):
+                cutter.explain(number)
+                cutter.cut(number)
                 changed = True
         return changed

@@ -1,7 +1,20 @@
 // RUN: headrace-opt %s -p tile,cut-sections --split-input-file | filecheck %s
+// RUN: headrace-opt %s -p 'tile,cut-sections{by=order}' --split-input-file | filecheck %s --check-prefix=ORDER
+// RUN: headrace-opt %s -p 'tile,cut-sections{by=op}' --split-input-file | filecheck %s --check-prefix=OP
+// RUN: headrace-opt %s -p 'tile,cut-sections{by=rule}' --split-input-file | filecheck %s --check-prefix=OP
+// RUN: headrace-opt %s -p 'tile,cut-sections{by=rule rules="%S/Inputs/two_products.yaml"}' --split-input-file | filecheck %s --check-prefix=RULE
 
 // The second product needs the first one whole, so that the units of one would idle while the other works: each gets a
 // section and all units, although both fit at once.
+// ORDER-LABEL: func.func @transposed(
+// ORDER:         dataflow.section "main_0"(
+// ORDER:           dataflow.load {{.*}} -> !dataflow.stream<tensor<8x4096xbf16>, [64 on 0 by 64, 8 on 0 by 8]>
+// OP-LABEL:    func.func @transposed(
+// OP:            dataflow.section "main_0.0"
+// OP:            dataflow.section "main_0.1"
+// RULE-LABEL:  func.func @transposed(
+// RULE:          dataflow.section "main_0"(
+// RULE:            dataflow.load {{.*}} -> !dataflow.stream<tensor<8x4096xbf16>, [64 on 0 by 64, 8 on 0 by 8]>
 // CHECK-LABEL: func.func @transposed(
 // CHECK:         dataflow.section "main_0.0"
 // CHECK:           dataflow.stage "matmul_0"
