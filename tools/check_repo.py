@@ -98,6 +98,7 @@ NO_NUMPY_AT_IMPORT = (
     "tools.opt",
     "tools.check_repo",
     "tools.docs",
+    "tools.debug",
     "tools.cli",
     "tools.headrace",
     "tools.api",

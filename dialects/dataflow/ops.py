@@ -51,6 +51,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.dataflow.types import StreamType, ViewAttr
 from headrace.dialects.support.access import Stream, View
+from headrace.dialects.support.faults import InnerFault
 from headrace.dialects.support.formats import LateFormat
 from headrace.dialects.support.syntax import ints, parse_view, view_text
 from headrace.dialects.tensor.base import TensorOp, tt
@@ -141,7 +142,7 @@ def _number(value: int | float) -> str:
 class YieldOp(LateFormat):
     """Ends a section (yields its result tensors) or a stage body (yields one tile per output stream).
 
-        dataflow.yield %y : tensor<4x6xf32>
+    dataflow.yield %y : tensor<4x6xf32>
     """
 
     name = "dataflow.yield"
@@ -190,10 +191,12 @@ class SectionOp(LateFormat):
             raise VerifyException("dataflow.section: must end in dataflow.yield of the result types")
         for op in block.ops:
             if not isinstance(op, PROCESSES) and op is not last:
-                raise VerifyException(f"dataflow.section: {op.name} is no process of a section; put it into a stage")
+                raise InnerFault(op, "is no process of a dataflow.section; put it into a stage")
         for value in last.values:
             if not isinstance(value.owner, StoreOp | ScatterOp):
-                raise VerifyException("dataflow.section: results are what a dataflow.store or dataflow.scatter makes")
+                raise InnerFault(
+                    last, "results of a section are what a dataflow.store or dataflow.scatter makes"
+                )
 
 
 @irdl_op_definition
@@ -494,7 +497,7 @@ class StageOp(LateFormat):
             raise VerifyException("dataflow.stage: body arguments must have the tile types of the inputs")
         for op in block.ops:
             if not isinstance(op, TensorOp) and op is not block.last_op:
-                raise VerifyException(f"dataflow.stage: a body holds tensor ops, found {op.name}")
+                raise InnerFault(op, "the body of a dataflow.stage holds tensor ops")
         last = block.last_op
         made = [r.type.tile for r in self.outs]
         if not isinstance(last, YieldOp) or [v.type for v in last.values] != made:
@@ -586,8 +589,8 @@ class ScatterOp(LateFormat):
 class ForkOp(LateFormat):
     """Sends every tile of a stream to several consumers (each blocks the others when it is full).
 
-        %a, %b = dataflow.fork %s
-          : !dataflow.stream<tensor<4xf32>> -> !dataflow.stream<tensor<4xf32>>, !dataflow.stream<tensor<4xf32>>
+    %a, %b = dataflow.fork %s
+      : !dataflow.stream<tensor<4xf32>> -> !dataflow.stream<tensor<4xf32>>, !dataflow.stream<tensor<4xf32>>
     """
 
     name = "dataflow.fork"

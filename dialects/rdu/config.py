@@ -31,6 +31,7 @@ from headrace.dialects.rdu.routes import end_of
 from headrace.dialects.rdu.syntax import Int, Real, integer
 from headrace.dialects.rdu.units import AgcuOp, PcuOp, PmuOp, UnitOp
 from headrace.dialects.support.access import Stream, View
+from headrace.dialects.support.faults import InnerFault
 from headrace.dialects.support.syntax import parse_view, view_text
 from headrace.dialects.tensor.shapes import TT
 
@@ -224,10 +225,10 @@ class ConfigOp(IRDLOperation):
         for op in self.body.block.ops:
             if isinstance(op, UnitOp):
                 if op.title in units:
-                    raise VerifyException(f"rdu.config: two units are called {op.title}")
+                    raise InnerFault(op, f"two units are called {op.title}")
                 units[op.title] = op
             elif not isinstance(op, FlowOp):
-                raise VerifyException(f"rdu.config: holds units and flows, found {op.name}")
+                raise InnerFault(op, "rdu.config holds units and flows")
         fed: set[tuple[str, int]] = set()
         steps: dict[str, tuple[FlowOp, tuple[int, ...]]] = {}
         for flow in self.flows:
@@ -238,7 +239,7 @@ class ConfigOp(IRDLOperation):
         for flow in self.flows:
             for word, value in (("routes", flow.routes), ("credits", flow.credits)):
                 if (value is not None) != routed:
-                    raise VerifyException(f"rdu.config: {flow.label} has {word} exactly in phase routed")
+                    raise InnerFault(flow, f"{flow.label} has {word} exactly in phase routed")
             if routed:
                 _verify_routes(flow, units)
         if (self.link_load is not None) != routed:
@@ -246,15 +247,13 @@ class ConfigOp(IRDLOperation):
 
     def _verify_unit(self, unit: UnitOp, fed: set[tuple[str, int]]) -> None:
         if (unit.sites is not None) != (self.phase.data != "virtual"):
-            raise VerifyException(f"rdu.config: {unit.title} has sites exactly in phases placed and routed")
+            raise InnerFault(unit, f"{unit.title} has sites exactly in phases placed and routed")
         if isinstance(unit, PcuOp):
             missing = [i for i in range(len(unit.input_tiles)) if (unit.title, i) not in fed]
             if missing:
-                raise VerifyException(f"rdu.config: no flow feeds port {missing[0]} of {unit.title}")
+                raise InnerFault(unit, f"no flow feeds port {missing[0]} of {unit.title}")
         if isinstance(unit, AgcuOp) and not 0 <= unit.param.value.data < len(self.params):
-            raise VerifyException(
-                f"rdu.config: {unit.title} names parameter {unit.param.value.data} of {len(self.params)}"
-            )
+            raise InnerFault(unit, f"{unit.title} names parameter {unit.param.value.data} of {len(self.params)}")
 
 
 def _verify_flow(
@@ -268,26 +267,27 @@ def _verify_flow(
     ):
         unit = units.get(name)
         if unit is None:
-            raise VerifyException(f"rdu.config: {flow.label}: no unit {name}")
+            raise InnerFault(flow, f"{flow.label}: no unit {name}")
         if isinstance(unit, PcuOp):
             _verify_compute_end(flow, unit, tile, port, word)
             other, found = steps.setdefault(name, (flow, counts))
             if found != counts:
-                raise VerifyException(
-                    f"rdu.config: {flow.label} steps {list(counts)} at {name}, where {other.label} steps {list(found)}"
+                raise InnerFault(
+                    flow, f"{flow.label} steps {list(counts)} at {name}, where {other.label} steps {list(found)}"
                 )
             if view is not None:
-                raise VerifyException(f"rdu.config: {flow.label}: compute units have no address program")
+                raise InnerFault(flow, f"{flow.label}: compute units have no address program")
         elif view is None and not (isinstance(unit, AgcuOp) and unit.direction.data in ("gather", "scatter")):
-            raise VerifyException(f"rdu.config: {flow.label}: its {word} {name} needs an address program")
+            raise InnerFault(flow, f"{flow.label}: its {word} {name} needs an address program")
         elif isinstance(unit, PmuOp) and unit.frames.value.data > len(counts):
-            raise VerifyException(
-                f"rdu.config: {flow.label} has {len(counts)} time loops, but {unit.frames.value.data} enumerate the "
-                f"frames of {name}"
+            raise InnerFault(
+                flow,
+                f"{flow.label} has {len(counts)} time loops, but {unit.frames.value.data} enumerate the "
+                f"frames of {name}",
             )
     key = flow.ends[1], flow.ports[1]
     if isinstance(units[key[0]], PcuOp) and key in fed:
-        raise VerifyException(f"rdu.config: port {key[1]} of {key[0]} is fed twice")
+        raise InnerFault(flow, f"port {key[1]} of {key[0]} is fed twice")
     fed.add(key)
 
 
@@ -295,10 +295,10 @@ def _verify_compute_end(flow: FlowOp, unit: PcuOp, tile: TT, port: int, word: st
     tiles = unit.output_tiles if word == "source" else unit.input_tiles
     if port >= len(tiles) or tiles[port] != tile:
         have = tiles[port] if port < len(tiles) else "no such port"
-        raise VerifyException(f"rdu.config: {flow.label} carries {tile} but port {port} of {unit.title} is {have}")
+        raise InnerFault(flow, f"{flow.label} carries {tile} but port {port} of {unit.title} is {have}")
     sites = flow.stream.stream.sites
     if sites != unit.size:
-        raise VerifyException(f"rdu.config: {flow.label} is for {sites} sites but {unit.title} has {unit.size}")
+        raise InnerFault(flow, f"{flow.label} is for {sites} sites but {unit.title} has {unit.size}")
 
 
 def _verify_routes(flow: FlowOp, units: dict[str, UnitOp]) -> None:
@@ -310,14 +310,13 @@ def _verify_routes(flow: FlowOp, units: dict[str, UnitOp]) -> None:
         sides.append(list(zip(flat[::2], flat[1::2], strict=True)))
     for (a, b), way, _ in zip(*flow.routes.data, strict=True):
         if a >= len(sides[0]) or b >= len(sides[1]):
-            raise VerifyException(
-                f"rdu.config: {flow.label} has a route {a} -> {b} but {len(sides[0])} and {len(sides[1])} sites"
-            )
+            raise InnerFault(flow, f"{flow.label} has a route {a} -> {b} but {len(sides[0])} and {len(sides[1])} sites")
         end = end_of(*sides[0][a], way)
         if end != sides[1][b]:
-            raise VerifyException(
-                f"rdu.config: {flow.label}: the way of {a} -> {b} goes from {sides[0][a]} to {end}, but {flow.ends[1]} "
-                f"stands at {sides[1][b]}"
+            raise InnerFault(
+                flow,
+                f"{flow.label}: the way of {a} -> {b} goes from {sides[0][a]} to {end}, but {flow.ends[1]} "
+                f"stands at {sides[1][b]}",
             )
 
 

@@ -34,6 +34,7 @@ from headrace.dialects.rdu import syntax
 from headrace.dialects.rdu.config import ConfigOp
 from headrace.dialects.rdu.syntax import AnyTensor, Int, integer, symbol
 from headrace.dialects.support.attributes import string
+from headrace.dialects.support.faults import InnerFault
 from headrace.dialects.tensor.base import ir_type, tt
 from headrace.dialects.tensor.shapes import TT
 
@@ -321,14 +322,14 @@ class ProgramOp(IRDLOperation):
         sizes: dict[str, TT] = {}
         for region in self.regions_:
             if region.sym_name.data in sizes:
-                raise VerifyException(f"rdu.program: two regions are called {region.sym_name.data}")
+                raise InnerFault(region, f"two regions are called {region.sym_name.data}")
             sizes[region.sym_name.data] = tt(region.type)
         for op in self.body.block.ops:
             if not isinstance(op, RegionOp | PortOp | LaunchOp):
-                raise VerifyException(f"rdu.program: holds regions, ports and launches, found {op.name}")
+                raise InnerFault(op, "rdu.program holds regions, ports and launches")
         for port in self.ports:
             what = f'port "{port.title.data}"'
-            _verify_place(what, tt(port.type), (port.region_name.string_value(), port.offset.value.data), sizes)
+            _verify_place(port, what, tt(port.type), (port.region_name.string_value(), port.offset.value.data), sizes)
         self._verify_states()
         parent = self.parent_op()
         if isinstance(parent, ModuleOp):
@@ -346,31 +347,30 @@ class ProgramOp(IRDLOperation):
                     raise VerifyException(f'rdu.program: state "{title.data}" is no {kind}')
 
 
-def _verify_place(what: str, type: TT, place: tuple[str, int], sizes: dict[str, TT]) -> None:
+def _verify_place(op: Operation, what: str, type: TT, place: tuple[str, int], sizes: dict[str, TT]) -> None:
     name, offset = place
     region = sizes.get(name)
     if region is None:
-        raise VerifyException(f"rdu.program: {what}: no region {name}")
+        raise InnerFault(op, f"{what}: no region {name}")
     if region.dtype != type.dtype:
-        raise VerifyException(f"rdu.program: {what} is {type} but @{name} is {region}")
+        raise InnerFault(op, f"{what} is {type} but @{name} is {region}")
     if offset < 0 or offset + type.elements > region.elements:
         last = offset + type.elements - 1
-        raise VerifyException(f"rdu.program: {what} takes elements {offset} to {last} of {region.elements} of @{name}")
+        raise InnerFault(op, f"{what} takes elements {offset} to {last} of {region.elements} of @{name}")
 
 
 def _verify_launch(launch: LaunchOp, configs: dict[str, ConfigOp], sizes: dict[str, TT]) -> None:
     name = launch.config.string_value()
     config = configs.get(name)
     if config is None:
-        raise VerifyException(f"rdu.program: a launch of {name}, which is no config")
+        raise InnerFault(launch, f"a launch of {name}, which is no config")
     if len(launch.args) != len(config.params):
-        raise VerifyException(
-            f"rdu.program: a launch of {name} gives {len(launch.args)} parameters, it takes {len(config.params)}"
-        )
+        given, taken = len(launch.args), len(config.params)
+        raise InnerFault(launch, f"a launch of {name} gives {given} parameters, it takes {taken}")
     if len(launch.args) != len(launch.offsets):
         return  # the launch's own rule
     for param, place in zip(config.params, launch.places, strict=True):
-        _verify_place(f'parameter "{param.title.data}" of {name}', tt(param.type), place, sizes)
+        _verify_place(launch, f'parameter "{param.title.data}" of {name}', tt(param.type), place, sizes)
 
 
 OPS = [ProgramOp, RegionOp, PortOp, LaunchOp]

@@ -97,6 +97,7 @@ class NarrowOperands(RewritePattern):
             others = [tt(x).shape for k, x in enumerate(op.operands) if k != i]
             shape = tt(narrow).shape if narrow is not None else ()
             if broadcast_shape([*others, shape], [""] * len(op.operands)) != tt(op.results[0]).shape:
+                decline(rewriter, f"operand {i} gives the result its shape")
                 continue
             new: list[Operation] = []
             if narrow is None:
@@ -183,9 +184,10 @@ class IntegerConstantsTogether(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         inner, outer = made_by(op.operands[0], op.name.removeprefix("tensor.")), op.operands[1]
-        if inner is None or _is_float(outer) or not made_by(outer, "constant"):
+        if inner is None or not made_by(outer, "constant") or not made_by(inner.operands[1], "constant"):
             return
-        if not made_by(inner.operands[1], "constant"):
+        if _is_float(outer):
+            decline(rewriter, "floats are not added or multiplied in another order: that rounds otherwise")
             return
         both = create(op.name, [inner.operands[1], outer], {}, locations.fuse([inner.location, op.location]))
         name = op.name.removeprefix("tensor.")
@@ -271,12 +273,24 @@ class AddOfNegation(RewritePattern):
             rewriter.replace(op, _make("sub" if adds else "add", [lhs, inner.operands[0]], [inner, op]))
         elif adds and (inner := made_by(lhs, "neg")) is not None:
             rewriter.replace(op, _make("sub", [rhs, inner.operands[0]], [inner, op]))
-        elif not adds and splat(lhs) == 0 and rhs.type == op.results[0].type and _signed(rhs):
+        elif not adds and splat(lhs) == 0 and _is_negatable(rhs, op, rewriter):
             rewriter.replace(op, _make("neg", [rhs], [op]))
 
 
-def _signed(value: SSAValue) -> bool:
-    return not tt(value).dtype.startswith("ui")
+def _is_negatable(value: SSAValue, op: Operation, rewriter: PatternRewriter) -> bool:
+    """Whether `op` may become the negation of a value."""
+    if tt(value).dtype.startswith("ui"):
+        decline(rewriter, "an unsigned number has no negation")
+        return False
+    return _has_type_of(value, op, rewriter)
+
+
+def _has_type_of(value: SSAValue, op: Operation, rewriter: PatternRewriter) -> bool:
+    """Whether a value has the type of the op's result, as an op of one operand would."""
+    if value.type != op.results[0].type:
+        decline(rewriter, "the constant gives the result its shape")
+        return False
+    return True
 
 
 @canonicalizes("tensor.mul", "tensor.div", of=["tensor.constant"])
@@ -285,7 +299,7 @@ class TimesMinusOne(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         x = op.operands[0]
-        if splat(op.operands[1]) == -1 and x.type == op.results[0].type and _signed(x):
+        if splat(op.operands[1]) == -1 and _is_negatable(x, op, rewriter):
             rewriter.replace(op, _make("neg", [x], [op]))
 
 
@@ -297,11 +311,15 @@ class ExactReciprocal(RewritePattern):
         lhs, rhs = op.operands
         if not _is_float(rhs):
             return
-        if splat(lhs) == 1 and rhs.type == op.results[0].type:
+        if splat(lhs) == 1 and _has_type_of(rhs, op, rewriter):
             rewriter.replace(op, _make("reciprocal", [rhs], [op]))
             return
         number = splat(rhs)
-        if number and math.isfinite(number) and abs(math.frexp(number)[0]) == 0.5 and 2**-10 <= abs(number) <= 2**10:
+        if not number:
+            return
+        if not math.isfinite(number) or abs(math.frexp(number)[0]) != 0.5 or not 2**-10 <= abs(number) <= 2**10:
+            decline(rewriter, f"{number:g} has no exact inverse (it is no power of two from 2^-10 to 2^10)")
+        else:
             inverse = filled(tt(rhs), 1 / number, op.location)
             rewriter.replace(op, [inverse, _make("mul", [lhs, inverse.results[0]], [op])])
 
@@ -322,7 +340,7 @@ class SmallPower(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         x, exponent = op.operands[0], splat(op.operands[1])
-        if exponent is None or x.type != op.results[0].type:
+        if exponent is None or not _has_type_of(x, op, rewriter):
             return
         if exponent == 2:
             rewriter.replace(op, _make("mul", [x, x], [op]))
@@ -331,6 +349,8 @@ class SmallPower(RewritePattern):
             rewriter.replace(op, [square, _make("mul", [square.results[0], x], [op])])
         elif exponent == -1 and _is_float(x):
             rewriter.replace(op, _make("reciprocal", [x], [op]))
+        else:
+            decline(rewriter, f"the exponent is {exponent:g}, not 2, 3 or (for floats) -1")
 
 
 @canonicalizes("tensor.max", of=["tensor.constant"])
@@ -338,7 +358,7 @@ class MaxWithZero(RewritePattern):
     """`max(x, 0)` is `relu(x)`."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if splat(op.operands[1]) == 0 and op.operands[0].type == op.results[0].type:
+        if splat(op.operands[1]) == 0 and _has_type_of(op.operands[0], op, rewriter):
             rewriter.replace(op, _make("relu", [op.operands[0]], [op]))
 
 
@@ -438,7 +458,10 @@ class DefaultAccumulate(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if "accumulate" not in op.properties:
             return
-        if attributes_of(op)["accumulate"] == accumulate_type({}, tt(op.operands[0]).dtype):
+        default = accumulate_type({}, tt(op.operands[0]).dtype)
+        if attributes_of(op)["accumulate"] != default:
+            decline(rewriter, f"it accumulates in {attributes_of(op)['accumulate']}, and the default is {default}")
+        else:
             del op.properties["accumulate"]
             rewriter.notify_op_modified(op)
 

@@ -18,7 +18,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from headrace.dialects.support import locations
 from headrace.dialects.tensor import shapes
 from headrace.dialects.tensor.base import attributes_of, create, ir_type, tt
-from headrace.dialects.tensor.canonicalization import canonicalizes
+from headrace.dialects.tensor.canonicalization import canonicalizes, decline
 from headrace.dialects.tensor.indexing import GatherOp
 from headrace.dialects.tensor.movement import (
     BroadcastOp,
@@ -119,6 +119,8 @@ class WholeSlice(RewritePattern):
         # Equal sizes leave only one choice of indices, which a negative step takes in reverse.
         if all(step > 0 or n <= 1 for step, n in zip(attributes_of(op)["steps"], tt(x).shape, strict=True)):
             _forward(op, x, rewriter)
+        else:
+            decline(rewriter, "it reverses a dim")
 
 
 @canonicalizes("tensor.pad")
@@ -263,6 +265,7 @@ class SliceOfParts(RewritePattern):
                     rewriter.replace(op, _slice(operand, takes, concat, op))
                     return
                 begin = end
+            decline(rewriter, f"it reaches over more than one operand of the concat at {locations.of(concat)}")
 
 
 @canonicalizes("tensor.concat", of=["tensor.concat"])
@@ -276,11 +279,18 @@ class ConcatOfConcat(RewritePattern):
         merged: list[Operation] = []
         for value in op.operands:
             inner = _maker(value, ConcatOp)
-            if inner is not None and attributes_of(inner)["axis"] % rank == axis and value.has_one_use():
+            reason = ""
+            if inner is not None and attributes_of(inner)["axis"] % rank != axis:
+                reason = "is along another axis"
+            elif not value.has_one_use():
+                reason = "has other users"
+            if inner is not None and not reason:
                 operands.extend(inner.inputs)
                 merged.append(inner)
-            else:
-                operands.append(value)
+                continue
+            operands.append(value)
+            if inner is not None:
+                decline(rewriter, f"the concat before it, at {locations.of(inner)}, {reason}")
         if merged:
             location = locations.fuse(x.location for x in (*merged, op))
             rewriter.replace(op, create(op.name, operands, {"axis": axis}, location))
@@ -292,7 +302,10 @@ class ConcatOfSplit(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         split = _maker(op.operands[0], SplitOp)
-        if split is None or list(op.operands) != list(split.outputs):
+        if split is None:
+            return
+        if list(op.operands) != list(split.outputs):
+            decline(rewriter, "its operands are not all parts of the split, in order")
             return
         rank = len(tt(split.input).shape)
         if attributes_of(op)["axis"] % rank == attributes_of(split)["axis"] % rank:
@@ -326,6 +339,7 @@ class PadOfPad(RewritePattern):
             return
         first, second = attributes_of(inner), attributes_of(op)
         if first["mode"] != "constant" or second["mode"] != "constant" or first["value"] != second["value"]:
+            decline(rewriter, "the pad before it fills with something else")
             return
         attrs = dict(second)
         for side in ("lo", "hi"):
@@ -351,9 +365,11 @@ class GatherOfKnown(RewritePattern):
         size = data.shape[axis]
         at = [int(i) + size if i < 0 else int(i) for i in indices.value.values()]
         if any(not 0 <= i < size for i in at):
-            return  # an error when the program runs
+            decline(rewriter, "an index is out of range: an error when the program runs")
+            return
         step = at[1] - at[0] if count > 1 else 1
         if step == 0 or any(b - a != step for a, b in pairwise(at)):
+            decline(rewriter, "the positions are not evenly spaced")
             return
         takes = _whole(data.shape)
         takes[axis] = (at[0], step, count)
@@ -379,6 +395,7 @@ class OfConstant(RewritePattern):
         elif source.value.is_splat or op.name == "tensor.reshape":
             literal = LiteralAttr(ir_type(type), source.value.data)
         else:
+            decline(rewriter, "the elements differ: fold-constants computes it")
             return
         rewriter.replace(op, constant(literal, locations.fuse((source.location, op.location))))
 
@@ -406,3 +423,4 @@ class ImplicitBroadcast(RewritePattern):
             if shapes.infer(op.name, attributes_of(op), types) == (tt(op.results[0]),):
                 rewriter.replace(op, create(op.name, operands, attributes_of(op), op.location))
                 return
+            decline(rewriter, f"operand {i} gives the result its shape")

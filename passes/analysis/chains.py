@@ -70,13 +70,25 @@ def _closed(chain: Chain) -> Found:
     return chain
 
 
-# Values
+# Reasons
 
 
 def _at(op: Operation) -> str:
     """An op as reasons name it: by name and model location."""
     where = locations.text(op.location)
     return f"{op.name} at {where}" if where else op.name
+
+
+def _readers(value: SSAValue) -> str:
+    """Who reads a value."""
+    users = list(dict.fromkeys(use.operation for use in value.uses))
+    shown = ", ".join(map(_at, users[:3])) + (f" and {len(users) - 3} more" if len(users) > 3 else "")
+    op = value.owner
+    what = _at(op) if isinstance(op, Operation) else "the value"
+    return f"{what} is read by {shown}" if users else f"{what} is read by nothing"
+
+
+# Values
 
 
 def _producer(value: SSAValue, name: str) -> Operation | None:
@@ -184,12 +196,10 @@ def _gated(anchor: Operation, wanted: dict[int, float], name: str, attrs: dict[s
     inside: Ops = {anchor: None}
     value, a, b = anchor.results[0], 0.0, 1.0
     x: SSAValue | None = None
-    last = anchor
     while True:
         op = _user(value)
         if op is None:
-            uses = sum(1 for _ in value.uses)
-            return f"{_at(last)} has {uses} uses: the chain ends before it is x·(1 + …)/2"
+            return f"the chain ends before it is x·(1 + …)/2: {_readers(value)}"
         other = _other(op, value) if len(op.operands) == 2 else value
         number = _scalar(other)
         kind = op.name.removeprefix("tensor.")
@@ -227,7 +237,7 @@ def _gated(anchor: Operation, wanted: dict[int, float], name: str, attrs: dict[s
         inside[op] = None
         if x is not None and _close(a, 0.5, x) and _close(b, 0.5, x):
             return Chain(name, [x], attrs, op, inside)
-        value, last = op.results[0], op
+        value = op.results[0]
 
 
 def _gelu_erf(op: Operation) -> Found:
@@ -243,7 +253,7 @@ def _silu(op: Operation) -> Found:
     x, value = op.operands[0], op.results[0]
     user = _user(value)
     if user is None or user.name != "tensor.mul":
-        return "the sigmoid is not only multiplied" + (f": {_at(user)} reads it" if user is not None else "")
+        return f"the sigmoid is not only multiplied: {_readers(value)}"
     if _other(user, value) is not x:
         return f"the sigmoid is multiplied with something else than its operand, in {_at(user)}"
     return Chain("tensor.silu", [x], {}, user, {op: None})
@@ -266,13 +276,13 @@ def _sigmoid(op: Operation) -> Found:
         return "the exponential is neither of x - max(x) nor of -x"
     one = _user(op.results[0])
     if one is None or one.name != "tensor.add" or _scalar(_other(one, op.results[0])) != 1.0:
-        return "1 is not added to the exponential of -x"
+        return f"1 is not added to the exponential of -x: {_readers(op.results[0])}"
     inside[one] = None
     last = _user(one.results[0])
     if last is not None and last.name == "tensor.reciprocal":
         return Chain("tensor.sigmoid", [x], {}, last, inside)
     if last is None or last.name != "tensor.div" or last.operands[1] is not one.results[0]:
-        return "nothing is divided by 1 + exp(-x)"
+        return f"nothing is divided by 1 + exp(-x): {_readers(one.results[0])}"
     if _scalar(last.operands[0]) == 1.0:
         return Chain("tensor.sigmoid", [x], {}, last, inside)
     if last.operands[0] is x:
@@ -323,13 +333,13 @@ def _softmax(op: Operation, shifted: Operation) -> Found:
     attrs = {"axis": axis}
     user = _user(value)
     if user is None:
-        return "the sum has several users"
+        return f"the sum of exponentials has several users: {_readers(value)}"
     if user.name == "tensor.div" and tuple(user.operands) == (e, value):
         return Chain("tensor.softmax", [x], attrs, user, inside)
     inside[user] = None
     last = _user(user.results[0])
     if last is None:
-        return "the exponentials are not divided by their sum"
+        return f"the exponentials are not divided by their sum: {_readers(user.results[0])}"
     match user.name, last.name:
         case "tensor.reciprocal", "tensor.mul" if _other(last, user.results[0]) is e:
             return Chain("tensor.softmax", [x], attrs, last, inside)
@@ -450,18 +460,18 @@ def _normalized(
     value = root.results[0]
     user = _user(value)
     if user is None:
-        return "the square root has several users"
+        return f"the square root has several users: {_readers(value)}"
     if not inverse:
         if user.name == "tensor.div" and tuple(user.operands) == (d, value):
             return user, None
         one = user.name == "tensor.div" and user.operands[1] is value and _scalar(user.operands[0]) == 1.0
         if not one and user.name != "tensor.reciprocal":
-            return "the value is not divided by the square root"
+            return f"the value is not divided by the square root: {_readers(value)}"
         inside[user] = None
         value = user.results[0]
         user = _user(value)
     if user is None or user.name != "tensor.mul":
-        return "the value is not multiplied by the inverse square root"
+        return f"the value is not multiplied by the inverse square root: {_readers(value)}"
     other = _other(user, value)
     if other is d:
         return user, None
@@ -496,9 +506,9 @@ _ANCHORS: dict[str, tuple[str, Callable[[Operation], Found | None]]] = {
 }
 
 
-def sought(anchor: Operation) -> str:
-    """Which composites the recogniser of an anchor looks for."""
-    return _ANCHORS[anchor.name][0]
+def sought(name: str) -> str:
+    """Which composites the recogniser that starts at ops of this name looks for."""
+    return _ANCHORS[name][0]
 
 
 def anchors() -> frozenset[str]:

@@ -183,7 +183,8 @@ class BankMemoriesPass(Pass):
 
     def _explain(self, op: BufferOp, ways: Sequence[Share]) -> None:
         chosen, *others = ways
-        losers = [Candidate(str(x), x.flows, "more connections or units, or too few indices") for x in others]
+        why = "more connections or units, or too few indices"
+        losers = [Candidate(str(x), x.flows, why) for x in others if str(x) != str(chosen)]
         decide("memory units", op, str(chosen), (Candidate(str(chosen), chosen.flows), *losers), "connections")
 
     def _refuse(self, op: BufferOp, device: Device, found: Collector) -> None:

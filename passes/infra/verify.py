@@ -10,6 +10,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, OpResult
 from xdsl.utils.exceptions import VerifyException
 
+from headrace.dialects.support.faults import InnerFault
+
 MOST = 20  # offenders reported; each failing op prints the module once inside xDSL
 
 
@@ -24,9 +26,9 @@ def offences(module: Operation, most: int = MOST) -> list[Offence]:
     """All ops of `module` that do not verify (at most `most`), inner ops before the ops that hold them."""
     found: list[Offence] = []
     for op in _inner_first(module):
-        message = _fault(op)
-        if message:
-            found.append(Offence(op, message))
+        fault = _fault(op)
+        if fault is not None:
+            found.append(fault)
         if len(found) == most:
             break
     return found
@@ -45,7 +47,7 @@ def _inner_first(op: Operation) -> Iterator[Operation]:
     yield op
 
 
-def _fault(op: Operation) -> str:
+def _fault(op: Operation) -> Offence | None:
     try:
         for region in op.regions:
             for block in region.blocks:
@@ -54,10 +56,10 @@ def _fault(op: Operation) -> str:
         if isinstance(op, FuncOp):
             _check_order(op)
     except VerifyException as error:
-        return _brief(error)
+        return _offence(op, error)
     except ValueError as error:  # xDSL reports broken links between ops, blocks and values this way
-        return str(error)
-    return ""
+        return Offence(op, str(error))
+    return None
 
 
 def _check_empty(op: Operation, block: Block, blocks: int) -> None:
@@ -75,9 +77,10 @@ def _check_order(func: FuncOp) -> None:
                     raise VerifyException(f"operand {n} of '{op.name}' is used before '{operand.op.name}' defines it")
 
 
-def _brief(error: VerifyException) -> str:
-    """What the verifier of the op said, without xDSL's print of the module around it."""
+def _offence(op: Operation, error: VerifyException) -> Offence:
+    """What the verifier of the op said, without xDSL's print of the module around it, of the op that is at fault."""
     inner: BaseException = error
     while inner.__cause__ is not None:
         inner = inner.__cause__
-    return str(inner).strip().removeprefix("Operation does not verify: ")
+    at = inner.op if isinstance(inner, InnerFault) else op
+    return Offence(at, str(inner).strip().removeprefix("Operation does not verify: "))

@@ -59,7 +59,7 @@ def _fuse_at(anchor: Operation, order: dict[Operation, int], round_once: bool) -
     if isinstance(found, Chain) and not round_once and tt(found.root.results[0]).dtype in HALVES:
         found = f"{tt(found.root.results[0]).dtype} chains round after each step; round-once lets them go"
     if isinstance(found, str):
-        decline(sought(anchor), anchor, found)
+        decline(sought(anchor.name), anchor, found)
     if not isinstance(found, Chain) or not may(found.name.removeprefix("tensor."), anchor):
         return None
     count("ops fused", len(found.inside) + 1)

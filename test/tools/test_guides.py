@@ -11,7 +11,8 @@ from types import ModuleType
 import pytest
 
 from headrace.passes.infra import registry
-from headrace.tools import run_lines
+from headrace.tools import opt, run_lines
+from headrace.tools.cli import execute
 from headrace.tools.opt import driver
 from headrace.tools.opt.arguments import arguments
 
@@ -50,6 +51,27 @@ def test_the_pass_and_its_test(tmp_path: Path) -> None:
         code, shown = run_lines.run_line(line)
         assert code == 0, shown
         assert run_lines.run_line(re.sub(r"-p \S+", "", line))[0] != 0, f"passes without its pass: {line}"
+
+
+def test_when_a_pass_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its commands do what it shows."""
+    title = "## When a pass is wrong"
+    section = GUIDE[GUIDE.index(title) : GUIDE.index("## Read a failure")]
+    monkeypatch.chdir(tmp_path)
+    Path("swap.py").write_text(block(title, "python"))
+    Path("x.mlir").write_text(block(title, "mlir"))
+    for line in re.findall(r"```\n(headrace.*?)\n```\n", section):
+        name, *words = shlex.split(line)
+        code = opt.run(words) if name == "headrace-opt" else execute(words)
+        assert code == (name == "headrace-opt"), line
+    shown = capsys.readouterr()
+    shown_lines = {" ".join(line.split()) for line in (shown.out + shown.err).splitlines()}
+    for line in re.findall(r"^    (?! )(.+)$", re.sub(r"```.*?```", "", section, flags=re.S), re.M):
+        part = " ".join(line.removesuffix("…").split())
+        assert part == "" or any(part in one for one in shown_lines), line
+    assert Path("small.mlir").read_text().count(" = tensor.") == 2
 
 
 def test_files_and_flags_that_it_names_are_there() -> None:

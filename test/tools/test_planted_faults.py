@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+from headrace.dialects.support import locations
+from headrace.dialects.support.journal import may
 from headrace.dialects.tensor.base import attributes_of
 from headrace.dialects.tensor.elementwise import SubOp
 from headrace.dialects.tensor.storage import ConstantOp, constant
@@ -20,6 +23,8 @@ from headrace.passes.infra.manager import PassBug, PassManager, Watch
 from headrace.passes.infra.registry import build
 from headrace.passes.infra.rewriting import LocatingRewriter, lower
 from headrace.tools import opt as driver
+from headrace.tools.debug import Predicate, Source, Trial, bisect, count, reduce, write
+from headrace.tools.debug.failures import print_module
 from headrace.tools.execution import Execution
 
 LAYERS = 50
@@ -91,7 +96,6 @@ class FoldWrong(Pass):
     which: str = "layer.31/Div"
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
-        from headrace.dialects.support import locations
         from headrace.dialects.tensor import meaning
         from headrace.dialects.tensor.elementwise import DivOp
 
@@ -142,3 +146,37 @@ def test_a_fold_with_a_wrong_rounding(rounding: str) -> None:
     assert "pass 'fold-wrong" in said and "folds 'tensor.div' to another value" in said
     assert "at: layer.31/Div" in said and "op: 'tensor.div'" in said
     assert rounding == "truncate" or "1 ulp" in said
+
+
+@dataclass(frozen=True)
+class SwapSubs(Pass):
+    """Puts the operands of sums in order, and those of one sub too. Wrong on purpose."""
+
+    name: ClassVar[str] = "swap-subs"
+    which: str = "layer.17/Sub"
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        changed = False
+        for op in module.walk():
+            wrong = op.name == "tensor.sub" and locations.text(op.location) == self.which
+            if (wrong or op.name in ("tensor.add", "tensor.mul")) and may("swap", op):
+                op.operands = list(op.operands)[::-1]
+                changed = True
+        return changed
+
+
+def test_swapped_operands_are_bisected_to_one_rewrite_and_reduced(tmp_path: Path) -> None:
+    _, module = model()
+    passes = (*build("cse,canonicalize"), SwapSubs(), *build("dce"))
+    found = bisect(module, Trial(passes, Predicate("changed-results")))
+    assert found.spec == "swap-subs" and found.rewrite is not None
+    assert (found.rewrite.pattern, found.rewrite.op) == ("swap", "tensor.sub")
+    assert locations.text(found.rewrite.location) == "layer.17/Sub"
+    assert found.fuel == 17 * 2 + 1 and found.rewrites > 2 * LAYERS
+    changed = [line for line in found.difference.splitlines()[3:] if line.startswith(("+", "-"))]
+    assert len(changed) == 2 and all("tensor.sub" in line for line in changed)
+    for near in (None, found.rewrite.location):
+        small = reduce(found.before, found.trial, near=near)
+        assert count(small) <= 2 and "layer.17/Sub" in print_module(small, locations=True)
+    path = write(found.trial, small, Source("model.mlir"), str(tmp_path / "small.mlir"), str(found).splitlines())
+    assert path is not None and "--check-execution random:0" in path.read_text()

@@ -309,14 +309,11 @@ def lower(
 
     from xdsl.dialects.builtin import StringAttr
 
-    from headrace.dialects.machine.attributes import DEVICE_ATTRIBUTE, set_device
-    from headrace.dialects.machine.device import Device, load_device
     from headrace.passes.infra.manager import HISTORY_ATTRIBUTE, PassManager, Watch
     from headrace.tools.opt import context
 
     clock = clock or Clock()
-    if device is not None or DEVICE_ATTRIBUTE not in module.attributes:
-        set_device(module, device if isinstance(device, Device) else load_device(device or DEFAULT_DEVICE))
+    with_device(module, device)
     stages, begin = _stages(module, pipeline, start, stop)
     history = module.attributes.setdefault(HISTORY_ATTRIBUTE, StringAttr(""))
     clock.lap("load passes")
@@ -346,6 +343,16 @@ def lower(
     clock.lap("verify")
     history = module.attributes[HISTORY_ATTRIBUTE]
     return history.data if isinstance(history, StringAttr) else ran
+
+
+def with_device(module: ModuleOp, device: str | Path | Device | None) -> ModuleOp:
+    """The module, with a device put into it: the given one, or the default where it has none."""
+    from headrace.dialects.machine.attributes import DEVICE_ATTRIBUTE, set_device
+    from headrace.dialects.machine.device import Device, load_device
+
+    if device is not None or DEVICE_ATTRIBUTE not in module.attributes:
+        set_device(module, device if isinstance(device, Device) else load_device(device or DEFAULT_DEVICE))
+    return module
 
 
 def _stages(module: ModuleOp, pipeline: str | None, start: str | None, stop: str | None) -> tuple[Sequence[Stage], str]:

@@ -4,6 +4,7 @@ python -m headrace.tools.bench execute --models DIR     runtime speed against ON
 python -m headrace.tools.bench compile --models DIR     cold compile time against IREE
 python -m headrace.tools.bench depth                    growth of compile time with the number of layers
 python -m headrace.tools.bench ir                       parsing, printing and verifying IR against plain xDSL
+python -m headrace.tools.bench watch                    what it costs to watch passes
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headrace.tools.bench import compiling, depth, executing, ir
+from headrace.tools.bench import compiling, depth, executing, ir, watching
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,6 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     compiling.add_command(commands)
     depth.add_command(commands)
     ir.add_command(commands)
+    watching.add_command(commands)
     options = parser.parse_args(arguments)
     return options.run(options)
 

@@ -105,7 +105,11 @@ def execute(argv: Sequence[str], reproducers: bool = False) -> int:
         print("headrace: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        return _failed(error, as_json)
+        code = _failed(error, as_json)
+        for note in getattr(error, "__notes__", ()):
+            if note.startswith("reproducer: "):
+                print(note, file=sys.stderr)
+        return code
 
 
 def _failed(error: Exception, as_json: bool) -> int:

@@ -43,7 +43,7 @@ def command(
 
     from headrace.dialects.support import locations
     from headrace.tools.debug.bisection import bisect
-    from headrace.tools.debug.reduction import count, reduce
+    from headrace.tools.debug.reduction import count, reduce_failure
     from headrace.tools.debug.reproducer import said, write
 
     gc.enable()  # programs come and go
@@ -51,14 +51,14 @@ def command(
     where = common.reproducers(ctx, place)
     with common.progress(as_json) as show:
         found = bisect(module, trial, lambda text: show(0, 0, text))
-        kept = found.before
+        kept, small = found.before, found.trial
         if smaller:
             near = found.rewrite.location if found.rewrite else None
-            kept = reduce(kept, found.trial, most=most, progress=lambda text: show(0, 0, text), near=near)
+            kept, small = reduce_failure(kept, small, most=most, progress=lambda text: show(0, 0, text), near=near)
     line = ""
     if where != "none":
         notes = str(replace(found, difference="")).splitlines()
-        path = write(found.trial, kept, source, where, notes)
+        path = write(small, kept, source, where, notes)
         line = said(path) if path else "reproducer: none; the program read back does not fail"
     rewrite = found.rewrite
     if as_json:

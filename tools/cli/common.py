@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -87,6 +87,13 @@ def reproducers(ctx: click.Context, place: str | None) -> str:
     return place if place is not None else default_place() if ctx.find_root().obj else NONE
 
 
+class _Port(NamedTuple):
+    """An input as `check_inputs` takes it."""
+
+    name: str
+    type: tuple[Sequence[int], str]
+
+
 def failing(
     model: str,
     predicate: str,
@@ -103,14 +110,13 @@ def failing(
     from collections import ChainMap
     from functools import partial
 
-    from headrace.compiler import DEFAULT_DEVICE, import_model
-    from headrace.dialects.machine.attributes import DEVICE_ATTRIBUTE, set_device
-    from headrace.dialects.machine.device import load_device
+    from headrace.compiler import DEFAULT_DEVICE, import_model, with_device
     from headrace.passes import pipelines
     from headrace.passes.infra.registry import available, build, loaded
     from headrace.tools.debug import Numbers, Predicate, Source, Trial, absolute
-    from headrace.tools.debug.failures import RANDOM
+    from headrace.tools.debug.numbers import RANDOM
     from headrace.tools.debug.reproducer import arguments_in
+    from headrace.tools.execution import programs
     from headrace.tools.opt import context
 
     check_model(model)
@@ -128,8 +134,10 @@ def failing(
     known = ChainMap[str, Any](more, dict(available()))
     built = build("default" if passes is None else passes, known, pipelines.PIPELINES)
     module = import_model(model, dims=dims_of(dims), input_shapes=shapes_of(shapes)).module
-    if device is not None or DEVICE_ATTRIBUTE not in module.attributes:
-        set_device(module, load_device(device or DEFAULT_DEVICE))
+    with_device(module, device)
+    if inputs is not None and not inputs.startswith("random:"):
+        ports = [_Port(name, type) for name, type in programs.input_types(module).items()]
+        check_inputs(ports, programs.inputs_of(module, inputs))
     numbers = Numbers(weights or (model if path.suffix == ".onnx" else RANDOM), inputs or RANDOM)
     source = Source(
         path.name, device or DEFAULT_DEVICE, tuple(x for p in plugins for x in ("--load-pass-plugin", absolute(p)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from headrace.compiler import Translation
+    from headrace.passes.infra.manager import Record
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -59,8 +60,11 @@ def watching_options(command: Command) -> Command:
 @click.option("--to", "stop", metavar="PHASE", help="Stop after import, tensor, dataflow or rdu, and write the IR.")
 @click.option("--from", "start", metavar="PHASE", help="The phase that made a .mlir model. [default: read off it]")
 @watching_options
+@common.reproducer_option
 @common.json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     model: str,
     output: str | None,
     device: str | None,
@@ -74,6 +78,7 @@ def command(
     passes: str | None,
     stop: str | None,
     start: str | None,
+    place: str | None,
     as_json: bool,
     **watching: Any,
 ) -> None:
@@ -125,6 +130,12 @@ def command(
                 clock.lap("write")
                 found = summary(done, target, time.perf_counter() - begin)
                 text = summary_text(found)
+    except Exception as error:
+        from headrace.compiler import import_model
+
+        bound = {name: given[name] for name in ("dims", "input_shapes", "states", "shape_only")} | {"weights": weights}
+        _reproduce(ctx, error, place, model, lambda: import_model(model, **bound).module, device, clock.records)
+        raise
     finally:
         look.report(clock.steps, clock.spans, clock.records)
         if look.print_pipeline:
@@ -133,6 +144,31 @@ def command(
         common.print_json(found)
     elif target != "-":
         click.echo(text)
+
+
+def _reproduce(
+    ctx: click.Context,
+    error: Exception,
+    place: str | None,
+    model: str,
+    read: Callable[[], ModuleOp],
+    device: str | None,
+    records: Sequence[Record],
+) -> None:
+    """Write the program on which a pass failed, a refusal only when that was asked for, and note it on the error."""
+    from headrace.passes.infra.manager import PassBug
+
+    told = any(note.startswith("while running pass") for note in getattr(error, "__notes__", ()))
+    if not (isinstance(error, PassBug) or (told and place is not None)):
+        return
+    from headrace.compiler import with_device
+    from headrace.passes.infra.registry import build
+    from headrace.tools.debug import Predicate, Source, Trial, reproduce
+
+    trial = Trial(build(",".join(one.spec for one in records)), Predicate())
+    source = Source(Path(model).name, device or "")
+    where = common.reproducers(ctx, place)
+    error.add_note(reproduce(source, lambda: with_device(read(), device), trial, error, where))
 
 
 def _write_ir(target: str, module: ModuleOp) -> None:

@@ -6,7 +6,8 @@ write(found.trial, small, Source("model.mlir", …), "small.mlir")
 """
 
 from headrace.tools.debug.bisection import Bisection, bisect
-from headrace.tools.debug.failures import Failure, Numbers, Predicate, Trial
+from headrace.tools.debug.failures import Failure, Predicate, Trial
+from headrace.tools.debug.numbers import Numbers
 from headrace.tools.debug.reduction import count, reduce, reduce_failure
 from headrace.tools.debug.reproducer import Source, absolute, reproduce, said, write
 

@@ -20,7 +20,8 @@ from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.journal import Journal, Rewrite, recording
 from headrace.passes.infra.manager import PassManager, Watch
 from headrace.tools.debug import edits
-from headrace.tools.debug.failures import Failure, Progress, Trial, print_module, quiet
+from headrace.tools.debug.failures import Failure, Progress, Trial, print_module
+from headrace.tools.debug.numbers import quiet
 
 ENDLESS = "endless-rewrite"
 LINES = 60

@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
     FunctionType,
-    LocationAttr,
     ModuleOp,
     StringAttr,
     SymbolRefAttr,

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -22,18 +22,15 @@ from xdsl.printer import Printer
 from headrace.dialects.support.diagnostics import CompileError, nearest
 from headrace.dialects.support.journal import Journal, recording
 from headrace.passes.infra.manager import Kind, PassBug, PassManager, Watch
+from headrace.tools.debug.numbers import Numbers
 from headrace.tools.opt import context
 
 if TYPE_CHECKING:
-    from headrace.tools.execution import Execution
+    pass
 
 BUGS: tuple[str, ...] = get_args(Kind)
 PREDICATES = ("failure", "crash", "refused", "execution", "digest", *(kind for kind in BUGS if kind != "crash"))
 """What a predicate may be, besides a command of the user's."""
-
-
-RANDOM = "random:0"
-"""Weights and inputs unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -78,35 +75,6 @@ def _raised(error: Exception) -> str:
         trace = trace.tb_next
     where = trace.tb_frame.f_code.co_qualname if trace is not None else ""
     return f"{type(error).__name__}{f' in {where}' if where else ''}"
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """What programs are run on: a seed or a file each, as headrace-opt takes them."""
-
-    weights: str = RANDOM
-    inputs: str = RANDOM
-    tolerance: float | None = None
-    """Allowed error over the largest magnitude; by element type when None."""
-
-    @property
-    def in_files(self) -> bool:
-        """Whether any of them come from files."""
-        return not (self.weights.startswith("random:") and self.inputs.startswith("random:"))
-
-    def execution(self, explain: bool) -> Execution:
-        """A check of results on these numbers, silent; it looks for the op at fault when it is to `explain`."""
-        from headrace.tools.execution import Execution
-
-        class Verdict(Execution):
-            """Says only that results differ: looking for the op takes several runs."""
-
-            def _blame(
-                self, one: ModulePass, before: ModuleOp, module: ModuleOp, wrong: dict[str, Any], after: dict[str, Any]
-            ) -> None:
-                raise PassBug("changed-results", str(one), "changes the results")
-
-        return (Execution if explain else Verdict)(self.weights, self.inputs, self.tolerance, quiet)
 
 
 @dataclass(frozen=True)
@@ -199,10 +167,11 @@ class Trial:
         digest = predicate.value
         if predicate.kind == "digest" and not digest:
             digest = self.digest(module) or ""
-        execution = self.numbers.execution(keep) if predicate.kind == "changed-results" else None
+        execution = None
         spec = ""
         try:
-            if execution is not None:
+            if predicate.kind == "changed-results":
+                execution = self.numbers.execution(module, explain=keep)
                 execution.start(module)
             check = execution.check if execution is not None else None
             watch = Watch(verify_each=predicate.verifies, progress=state.step, check=check)
@@ -250,8 +219,7 @@ class Trial:
         from headrace.tools.execution import programs
 
         try:
-            store = programs.weights_of(module, self.numbers.weights)
-            results = programs.run(module, store, programs.inputs_of(module, self.numbers.inputs))
+            results = programs.run(module, self.numbers.store(module), self.numbers.arrays(module))
         except CompileError:
             return None
         found = hashlib.sha256()
@@ -316,7 +284,3 @@ def print_module(module: ModuleOp, locations: bool = False) -> str:
 
 Interesting = Callable[[ModuleOp], bool]
 Progress = Callable[[str], None]
-
-
-def quiet(text: str) -> None:
-    """Takes a line on what is going on, and says nothing."""

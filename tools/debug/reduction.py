@@ -21,7 +21,8 @@ from headrace.dialects.tensor.program import faults
 from headrace.passes.infra.verify import offences
 from headrace.tools.debug import edits, streams
 from headrace.tools.debug.edits import Unfit
-from headrace.tools.debug.failures import Interesting, Progress, Trial, print_module, quiet
+from headrace.tools.debug.failures import Interesting, Progress, Trial, print_module
+from headrace.tools.debug.numbers import quiet
 from headrace.tools.debug.sizes import Classes, Dim, resize
 
 MOST = 2000
@@ -52,10 +53,15 @@ def reduce(
 
 
 def reduce_failure(
-    module: ModuleOp, trial: Trial, *, most: int = MOST, progress: Progress | None = None
+    module: ModuleOp,
+    trial: Trial,
+    *,
+    most: int = MOST,
+    progress: Progress | None = None,
+    near: Attribute | None = None,
 ) -> tuple[ModuleOp, Trial]:
-    """The smallest program found with the failure that a trial has on `module`, and the trial that has it: the passes
-    up to the one that fails, or that one alone where the program before it is one of whole tensors.
+    """The smallest program found with the failure that a trial has on `module`, and the trial that has it: that of the
+    pass that fails where the program before it is one of whole tensors, else of the passes that it takes.
 
     `CompileError` when nothing fails.
     """
@@ -67,7 +73,18 @@ def reduce_failure(
         alone = replace(trial, passes=trial.passes[-1:])
         if edits.is_tensor_program(ended.before) and alone(ended.before):
             module, trial = ended.before, alone
-    return reduce(module, trial, most=most, progress=progress), trial
+    trial = replace(trial, numbers=trial.numbers.recording(module))
+    small = reduce(module, trial, most=most, progress=progress, near=near)
+    return small, _fewer_passes(small, trial)
+
+
+def _fewer_passes(module: ModuleOp, trial: Trial) -> Trial:
+    """The trial without the passes that it does not take."""
+    for one in trial.passes[-2::-1]:
+        shorter = replace(trial, passes=tuple(x for x in trial.passes if x is not one))
+        if shorter(module):
+            trial = shorter
+    return trial
 
 
 @dataclass
@@ -255,11 +272,11 @@ class Reducer:
             for least in _smaller(size):
                 if self._resized({dim: least for of, dims in classes if of == size for dim in dims}):
                     break
-        for number in range(len(classes)):
-            size, dims = Classes(self.best).classes()[number]
-            for least in _smaller(size):
-                if self._resized(dict.fromkeys(dims, least)):
-                    break
+        number = 0
+        while number < len(classes := Classes(self.best).classes()):  # sizes that get equal may join classes
+            size, dims = classes[number]
+            any(self._resized(dict.fromkeys(dims, least)) for least in _smaller(size))
+            number += 1
 
     def _resized(self, wanted: dict[Dim, int]) -> bool:
         return self.attempt(lambda module: resize(module, wanted))

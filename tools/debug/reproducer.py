@@ -18,7 +18,8 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from headrace.dialects.support.files import write_text
-from headrace.tools.debug.failures import RANDOM, Failure, Numbers, Predicate, Trial, print_module
+from headrace.tools.debug.failures import Failure, Predicate, Trial, print_module
+from headrace.tools.debug.numbers import RANDOM, Numbers
 from headrace.tools.opt import Refused, parse
 
 NONE = "none"
@@ -171,14 +172,14 @@ def _arguments(trial: Trial, module: ModuleOp, flags: Sequence[str]) -> tuple[li
     numbers, beside = trial.numbers, None
     if numbers.tolerance is not None:
         arguments += ["--tolerance", str(numbers.tolerance)]
-    if numbers.in_files:
+    if not numbers.seeded:
         seeded = replace(numbers, weights=RANDOM, inputs=RANDOM)
         if replace(trial, numbers=seeded)(module):
             numbers = seeded
         else:
             beside = numbers
             numbers = replace(numbers, weights="%S/{stem}.weights.npz", inputs="%S/{stem}.inputs.npz")
-    return [*arguments, "--check-execution", numbers.inputs, "--weights", numbers.weights], beside
+    return [*arguments, "--check-execution", str(numbers.inputs), "--weights", str(numbers.weights)], beside
 
 
 def _text(path: Path, arguments: Sequence[str], header: Sequence[str], trial: Trial, body: str) -> str:
@@ -220,11 +221,9 @@ def _save(path: Path, module: ModuleOp, numbers: Numbers) -> None:
     """The arrays of a program in files beside it."""
     from headrace.dialects.tensor.storage import weight_types
     from headrace.tools.cli.common import save_arrays
-    from headrace.tools.execution import programs
 
-    store = programs.weights_of(module, numbers.weights)
-    inputs = programs.inputs_of(module, numbers.inputs)
-    save_arrays(path.with_name(f"{path.stem}.inputs.npz"), inputs)
+    store = numbers.store(module)
+    save_arrays(path.with_name(f"{path.stem}.inputs.npz"), numbers.arrays(module))
     save_arrays(path.with_name(f"{path.stem}.weights.npz"), {key: store.array(key) for key in weight_types(module)})
 
 

@@ -6,15 +6,18 @@ of a pass that only checks, the first program of its invalid test and what it sa
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import difflib
 import io
 import re
 import shlex
+import textwrap
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from inspect import getsource
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -241,38 +244,41 @@ def faults() -> list[str]:
 
 
 def pipeline_page() -> str:
-    """The pipeline in order, with the reason why each pass stands where it stands."""
+    """The phases in order, what each takes and gives, and the reason why each pass stands where it stands."""
     reasons = _reasons()
     lines = ["# The pipeline", "", "![The phases and their passes](pipeline.svg)", ""]
     lines += [
-        "`headrace-opt -p default` runs all of it; `-p tensor`, `-p dataflow` and `-p rdu` run one phase. Every text",
-        "below may be given to `-p`, changed and cut at will.",
+        f"`headrace-opt -p default` runs all of it, and `-p {'`, `-p '.join(named.PHASES)}` one phase. Where a phase",
+        "ends one may stop and go on: `headrace compile --to=PHASE` and `--from=PHASE`, where PHASE is",
+        f"{_either(named.NAMES)}. A text below is what `-p` takes, to be changed and cut at will. A module",
+        "that is not what a phase takes is refused with every op that should not be there.",
         "",
     ]
-    for phase, passes in named.PHASES.items():
-        lines += [f"## {phase}", ""]
-        needs, gives = _legality(passes)
-        lines += [f"Takes {needs or 'any op'}; leaves {gives or 'any op'}.", ""]
+    for phase in named.PHASES.values():
+        lines += [f"## {phase.name}", "", f"Takes: {_meaning(phase.takes)}", "", f"Gives: {_meaning(phase.gives)}", ""]
         lines += ["| pass | does | why here |", "|---|---|---|"]
-        for number, name in enumerate(passes):
+        for number, name in enumerate(phase.passes):
             about = " ".join(docstring(available()[name]())).partition(". ")[0].rstrip(".")
-            lines.append(f"| [{name}](passes.md#{name}) | {about} | {reasons[phase][number]} |")
-        lines += ["", "```", *_folded(named.PIPELINES[phase]), "```", ""]
+            lines.append(f"| [{name}](passes.md#{name}) | {about} | {reasons[phase.name][number]} |")
+        lines += ["", "```text", *textwrap.wrap(phase.text.replace(",", ", "), 100), "```", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _folded(text: str) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text.replace(",", ", "), 100) if len(text) > 100 else [text]
+def _either(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names[:-1]) + f" or `{names[-1]}`"
 
 
-def _legality(passes: tuple[str, ...]) -> tuple[str, str]:
-    """What the first pass of a phase requires and the last one ensures, as far as they say."""
-    kinds = [available()[name]() for name in passes]
-    first = next((k.requires for k in kinds if issubclass(k, Pass) and k.requires is not None), None)
-    last = next((k.ensures for k in reversed(kinds) if issubclass(k, Pass) and k.ensures is not None), None)
-    return _rule(first).rstrip(".") if first else "", _rule(last).rstrip(".") if last else ""
+def _meaning(rule: Legality) -> str:
+    """A rule of `passes/pipelines.py` as the docstring below it says, and the ops that it allows."""
+    where: dict[str, Legality] = {"": rule, **rule.inside}
+    about = ""
+    names = [name for name, value in vars(named).items() if value is rule]
+    body = ast.parse(getsource(named)).body
+    for one, after in pairwise(body):
+        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) in names and isinstance(after, ast.Expr):
+            about = str(ast.literal_eval(after.value)).rstrip(".") + ": "
+    parts = [f"{f'directly in `{op}` ' if op else ''}{_rule(one).rstrip('.')}" for op, one in where.items()]
+    return about + "; ".join(parts) + "."
 
 
 def _reasons() -> dict[str, list[str]]:
@@ -296,8 +302,8 @@ COLORS = {"tensor": "#2a6fb0", "dataflow": "#2f8f5b", "rdu": "#a8612a"}
 
 
 def diagram() -> str:
-    """The phases side by side, their passes in order, what goes in and what comes out, as SVG."""
-    height = TOP + ROW * max(map(len, named.PHASES.values())) + 60
+    """The phases side by side, their passes in order, and what each gives, as SVG."""
+    height = TOP + ROW * max(len(phase.passes) for phase in named.PHASES.values()) + 60
     total = (WIDTH + 50) * len(named.PHASES) + 20
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {height}" font-family="sans-serif" '
@@ -307,24 +313,22 @@ def diagram() -> str:
         '<path d="M0,0 L9,4 L0,8 z" fill="#666"/></marker></defs>',
         f'<rect width="{total}" height="{height}" fill="#fff"/>',
     ]
-    for number, (phase, passes) in enumerate(named.PHASES.items()):
-        left, color = 20 + number * (WIDTH + 50), COLORS.get(phase, "#555")
-        _, gives = _legality(passes)
+    for number, (name, phase) in enumerate(named.PHASES.items()):
+        left, color = 20 + number * (WIDTH + 50), COLORS.get(name, "#555")
+        gives = escape(f"gives {', '.join(sorted({*phase.gives.dialects, *phase.gives.ops}))}")
         parts += [
-            f'<rect x="{left}" y="20" width="{WIDTH}" height="{height - 40}" rx="8" fill="{color}11" '
+            f'<rect x="{left}" y="20" width="{WIDTH}" height="{height - 40}" rx="8" fill="{color}" fill-opacity="0.07" '
             f'stroke="{color}"/>',
-            f'<text x="{left + 16}" y="48" font-size="18" font-weight="bold" fill="{color}">{escape(phase)}</text>',
-            f'<text x="{left + 16}" y="70" font-size="12" fill="#555">{escape(ABOUT[phase])}</text>',
+            f'<text x="{left + 16}" y="48" font-size="18" font-weight="bold" fill="{color}">{escape(name)}</text>',
+            f'<text x="{left + 16}" y="70" font-size="12" fill="#555">{escape(ABOUT[name])}</text>',
+            f'<text x="{left + 16}" y="{height - 32}" font-size="12" fill="#555">{gives}</text>',
         ]
-        for row, name in enumerate(passes):
+        for row, one in enumerate(phase.passes):
             parts += [
                 f'<rect x="{left + 14}" y="{TOP + row * ROW - 16}" width="{WIDTH - 28}" height="22" rx="4" fill="#fff" '
                 f'stroke="{color}" stroke-opacity="0.5"/>',
-                f'<text x="{left + 22}" y="{TOP + row * ROW}" font-family="monospace">{escape(name)}</text>',
+                f'<text x="{left + 22}" y="{TOP + row * ROW}" font-family="monospace">{escape(one)}</text>',
             ]
-        if gives:
-            text = escape(f"leaves {gives.replace('`', '')}")
-            parts.append(f'<text x="{left + 16}" y="{height - 32}" font-size="12" fill="#555">{text}</text>')
         if number:
             parts.append(
                 f'<path d="M{left - 48},{TOP} H{left - 2}" stroke="#666" stroke-width="2" marker-end="url(#tip)"/>'

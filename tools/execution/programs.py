@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.dialects.rdu.program import ProgramOp
     from headrace.dialects.support.weights import WeightStore
+    from headrace.dialects.tensor.shapes import TT
     from headrace.runtime.program import Config, Program
     from headrace.runtime.session import Executable
 
@@ -45,19 +46,22 @@ def weights_of(module: ModuleOp, given: str) -> WeightStore:
 
 def inputs_of(module: ModuleOp, given: str) -> dict[str, Array]:
     """The inputs of a program: of an .npz file, or made from `random:SEED`."""
-    from headrace.dialects.tensor.base import tt
-    from headrace.dialects.tensor.program import signature
-
     seed = _seed(given, "--check-execution")
     if seed is None:
         return _load(given)
+    return {name: random_array(name, *of, seed) for name, of in input_types(module).items()}
+
+
+def input_types(module: ModuleOp) -> dict[str, TT]:
+    """The types of a program's inputs by name."""
+    from headrace.dialects.tensor.base import tt
+    from headrace.dialects.tensor.program import signature
+
     program = units_of(module)
     if program is not None:
-        types = {op.title.data: tt(op.type) for op in program.ports if op.kind.data == "input"}
-    else:
-        func = entry_of(module)
-        types = dict(zip(signature(func).inputs, map(tt, func.body.block.args), strict=True))
-    return {name: random_array(name, *of, seed) for name, of in types.items()}
+        return {op.title.data: tt(op.type) for op in program.ports if op.kind.data == "input"}
+    func = entry_of(module)
+    return dict(zip(signature(func).inputs, map(tt, func.body.block.args), strict=True))
 
 
 def run(module: ModuleOp, store: WeightStore, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -48,9 +48,9 @@ func.func @f(%x: tensor<4xf32>) -> tensor<5xf32> {
 // -----
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{dataflow.section: tensor.neg is no process of a section; put it into a stage}}
   %r = dataflow.section "s"(%x) : (tensor<4xf32>) -> tensor<4xf32> {
   ^bb0(%a: tensor<4xf32>):
+    // expected-error @+1 {{tensor.neg: is no process of a dataflow.section; put it into a stage}}
     %n = tensor.neg %a : tensor<4xf32> -> tensor<4xf32>
     %0 = dataflow.load %n at 0 [1] : tensor<4xf32> -> !dataflow.stream<tensor<4xf32>>
     %y = dataflow.store (%0 at 0 [1]) : (!dataflow.stream<tensor<4xf32>>) -> tensor<4xf32>
@@ -62,9 +62,9 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{dataflow.section: results are what a dataflow.store or dataflow.scatter makes}}
   %r = dataflow.section "s"(%x) : (tensor<4xf32>) -> tensor<4xf32> {
   ^bb0(%a: tensor<4xf32>):
+    // expected-error @+1 {{dataflow.yield: results of a section are what a dataflow.store or dataflow.scatter makes}}
     dataflow.yield %a : tensor<4xf32>
   }
   return %r : tensor<4xf32>
@@ -346,9 +346,9 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   %r = dataflow.section "s"(%x) : (tensor<4xf32>) -> tensor<4xf32> {
   ^bb0(%a: tensor<4xf32>):
     %0 = dataflow.load %a at 0 [1] : tensor<4xf32> -> !dataflow.stream<tensor<4xf32>>
-    // expected-error @+1 {{dataflow.stage: a body holds tensor ops, found test.op}}
     %1 = dataflow.stage "t"(%0) : (!dataflow.stream<tensor<4xf32>>) -> !dataflow.stream<tensor<4xf32>> {
     ^bb1(%t: tensor<4xf32>):
+      // expected-error @+1 {{test.op: the body of a dataflow.stage holds tensor ops}}
       "test.op"() : () -> ()
       dataflow.yield %t : tensor<4xf32>
     }

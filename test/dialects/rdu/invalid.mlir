@@ -126,30 +126,29 @@ rdu.config @c drawn ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
 
 // -----
 
-// expected-error @+1 {{rdu.config: two units are called b}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.pmu @b tensor<4xf32>
+  // expected-error @+1 {{rdu.pmu: two units are called b}}
   rdu.pmu @b tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: holds units and flows, found rdu.region}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+  // expected-error @+1 {{rdu.region: rdu.config holds units and flows}}
   rdu.region @x input tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @a:0 -> @b:0: no unit a}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.pmu @b tensor<4xf32>
+  // expected-error @+1 {{rdu.flow: flow @a:0 -> @b:0: no unit a}}
   rdu.flow @a -> @b carries tensor<4xf32> from at 0 [1] to at 0 [1]
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @b:0 -> @neg:0 carries tensor<2xf32> but port 0 of neg is tensor<4xf32>}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.agcu @load load param 0
   rdu.pmu @b tensor<4xf32>
@@ -158,12 +157,12 @@ rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
     %n = tensor.neg %a : tensor<4xf32> -> tensor<4xf32>
     rdu.yield %n : tensor<4xf32>
   }
+  // expected-error @+1 {{rdu.flow: flow @b:0 -> @neg:0 carries tensor<2xf32> but port 0 of neg is tensor<4xf32>}}
   rdu.flow @b -> @neg carries tensor<2xf32> from at 0 [1]
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @b:0 -> @neg:1 carries tensor<4xf32> but port 1 of neg is no such port}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.agcu @load load param 0
   rdu.pmu @b tensor<4xf32>
@@ -172,12 +171,12 @@ rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
     %n = tensor.neg %a : tensor<4xf32> -> tensor<4xf32>
     rdu.yield %n : tensor<4xf32>
   }
+  // expected-error @+1 {{rdu.flow: flow @b:0 -> @neg:1 carries tensor<4xf32> but port 1 of neg is no such port}}
   rdu.flow @b -> @neg:1 carries tensor<4xf32> from at 0 [1]
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @b:0 -> @neg:0 is for 2 sites but neg has 1}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.agcu @load load param 0
   rdu.pmu @b tensor<4xf32>
@@ -186,12 +185,12 @@ rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
     %n = tensor.neg %a : tensor<4xf32> -> tensor<4xf32>
     rdu.yield %n : tensor<4xf32>
   }
+  // expected-error @+1 {{rdu.flow: flow @b:0 -> @neg:0 is for 2 sites but neg has 1}}
   rdu.flow @b -> @neg carries tensor<4xf32> space [2 repeat] from at 0 [1]
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @b:0 -> @neg:0: compute units have no address program}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.agcu @load load param 0
   rdu.pmu @b tensor<4xf32>
@@ -200,12 +199,12 @@ rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
     %n = tensor.neg %a : tensor<4xf32> -> tensor<4xf32>
     rdu.yield %n : tensor<4xf32>
   }
+  // expected-error @+1 {{rdu.flow: flow @b:0 -> @neg:0: compute units have no address program}}
   rdu.flow @b -> @neg carries tensor<4xf32> from at 0 [1] to at 0 [1]
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @b:0 -> @neg:0: its source b needs an address program}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.agcu @load load param 0
   rdu.pmu @b tensor<4xf32>
@@ -214,12 +213,12 @@ rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
     %n = tensor.neg %a : tensor<4xf32> -> tensor<4xf32>
     rdu.yield %n : tensor<4xf32>
   }
+  // expected-error @+1 {{rdu.flow: flow @b:0 -> @neg:0: its source b needs an address program}}
   rdu.flow @b -> @neg carries tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @neg:0 -> @store:0 steps [3] at neg, where flow @b:0 -> @neg:0 steps [2]}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.agcu @load load param 0
   rdu.pmu @b tensor<4xf32>
@@ -230,21 +229,21 @@ rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   }
   rdu.agcu @store store param 1
   rdu.flow @b -> @neg carries tensor<4xf32> time [2 repeat] from at 0 [1]
+  // expected-error @+1 {{rdu.flow: flow @neg:0 -> @store:0 steps [3] at neg, where flow @b:0 -> @neg:0 steps [2]}}
   rdu.flow @neg -> @store carries tensor<4xf32> time [3 repeat] to at 0 [1]
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @load:0 -> @b:0 has 1 time loops, but 2 enumerate the frames of b}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.agcu @load load param 0
   rdu.pmu @b tensor<4xf32> frames 2
+  // expected-error @+1 {{rdu.flow: flow @load:0 -> @b:0 has 1 time loops, but 2 enumerate the frames of b}}
   rdu.flow @load -> @b carries tensor<2xf32> time [2 on 0 by 2] from at 0 [1] to at 0 [1]
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: port 0 of neg is fed twice}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.agcu @load load param 0
   rdu.pmu @b tensor<4xf32>
@@ -254,13 +253,14 @@ rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
     rdu.yield %n : tensor<4xf32>
   }
   rdu.flow @b -> @neg carries tensor<4xf32> from at 0 [1]
+  // expected-error @+1 {{rdu.flow: port 0 of neg is fed twice}}
   rdu.flow @b:1 -> @neg carries tensor<4xf32> from at 0 [1]
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: no flow feeds port 0 of neg}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+  // expected-error @+1 {{rdu.pcu: no flow feeds port 0 of neg}}
   rdu.pcu @neg simd (%a: tensor<4xf32>) {
     %n = tensor.neg %a : tensor<4xf32> -> tensor<4xf32>
     rdu.yield %n : tensor<4xf32>
@@ -269,40 +269,40 @@ rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
 
 // -----
 
-// expected-error @+1 {{rdu.config: load names parameter 2 of 2}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+  // expected-error @+1 {{rdu.agcu: load names parameter 2 of 2}}
   rdu.agcu @load load param 2
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: b has sites exactly in phases placed and routed}}
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+  // expected-error @+1 {{rdu.pmu: b has sites exactly in phases placed and routed}}
   rdu.pmu @b tensor<4xf32> at [2 1]
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: b has sites exactly in phases placed and routed}}
 rdu.config @c placed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+  // expected-error @+1 {{rdu.pmu: b has sites exactly in phases placed and routed}}
   rdu.pmu @b tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @load:0 -> @b:0 has routes exactly in phase routed}}
 rdu.config @c placed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.agcu @load load param 0 at [0 1]
   rdu.pmu @b tensor<4xf32> at [2 1]
+  // expected-error @+1 {{rdu.flow: flow @load:0 -> @b:0 has routes exactly in phase routed}}
   rdu.flow @load -> @b carries tensor<4xf32> from at 0 [1] to at 0 [1] routes [0 -> 0 e2]
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @load:0 -> @b:0 has credits exactly in phase routed}}
 rdu.config @c placed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.agcu @load load param 0 at [0 1]
   rdu.pmu @b tensor<4xf32> at [2 1]
+  // expected-error @+1 {{rdu.flow: flow @load:0 -> @b:0 has credits exactly in phase routed}}
   rdu.flow @load -> @b carries tensor<4xf32> from at 0 [1] to at 0 [1] credits 2
 }
 
@@ -317,19 +317,19 @@ rdu.config @c placed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) link_load 0.5
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @load:0 -> @b:0 has routes exactly in phase routed}}
 rdu.config @c routed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) link_load 0.5 {
   rdu.agcu @load load param 0 at [0 1]
   rdu.pmu @b tensor<4xf32> at [2 1]
+  // expected-error @+1 {{rdu.flow: flow @load:0 -> @b:0 has routes exactly in phase routed}}
   rdu.flow @load -> @b carries tensor<4xf32> from at 0 [1] to at 0 [1] credits 2
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @load:0 -> @b:0 has credits exactly in phase routed}}
 rdu.config @c routed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) link_load 0.5 {
   rdu.agcu @load load param 0 at [0 1]
   rdu.pmu @b tensor<4xf32> at [2 1]
+  // expected-error @+1 {{rdu.flow: flow @load:0 -> @b:0 has credits exactly in phase routed}}
   rdu.flow @load -> @b carries tensor<4xf32> from at 0 [1] to at 0 [1] routes [0 -> 0 e2]
 }
 
@@ -344,19 +344,19 @@ rdu.config @c routed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @load:0 -> @b:0 has a route 0 -> 1 but 1 and 1 sites}}
 rdu.config @c routed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) link_load 0.5 {
   rdu.agcu @load load param 0 at [0 1]
   rdu.pmu @b tensor<4xf32> at [2 1]
+  // expected-error @+1 {{rdu.flow: flow @load:0 -> @b:0 has a route 0 -> 1 but 1 and 1 sites}}
   rdu.flow @load -> @b carries tensor<4xf32> from at 0 [1] to at 0 [1] credits 2 routes [0 -> 1 e2]
 }
 
 // -----
 
-// expected-error @+1 {{rdu.config: flow @load:0 -> @b:0: the way of 0 -> 0 goes from (0, 1) to (1, 2), but b stands at (2, 1)}}
 rdu.config @c routed ("x" in tensor<4xf32>, "y" out tensor<4xf32>) link_load 0.5 {
   rdu.agcu @load load param 0 at [0 1]
   rdu.pmu @b tensor<4xf32> at [2 1]
+  // expected-error @+1 {{rdu.flow: flow @load:0 -> @b:0: the way of 0 -> 0 goes from (0, 1) to (1, 2), but b stands at (2, 1)}}
   rdu.flow @load -> @b carries tensor<4xf32> from at 0 [1] to at 0 [1] credits 2 routes [0 -> 0 es]
 }
 
@@ -423,39 +423,39 @@ rdu.program @main {
 
 // -----
 
-// expected-error @+1 {{rdu.program: two regions are called x}}
 rdu.program @main {
   rdu.region @x input tensor<4xf32>
+  // expected-error @+1 {{rdu.region: two regions are called x}}
   rdu.region @x temp tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{rdu.program: holds regions, ports and launches, found rdu.pmu}}
 rdu.program @main {
+  // expected-error @+1 {{rdu.pmu: rdu.program holds regions, ports and launches}}
   rdu.pmu @b tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{rdu.program: port "x": no region x}}
 rdu.program @main {
+  // expected-error @+1 {{rdu.port: port "x": no region x}}
   rdu.port input "x" tensor<4xf32> in @x
 }
 
 // -----
 
-// expected-error @+1 {{rdu.program: port "x" is tensor<4xf64> but @x is tensor<4xf32>}}
 rdu.program @main {
   rdu.region @x input tensor<4xf32>
+  // expected-error @+1 {{rdu.port: port "x" is tensor<4xf64> but @x is tensor<4xf32>}}
   rdu.port input "x" tensor<4xf64> in @x
 }
 
 // -----
 
-// expected-error @+1 {{rdu.program: port "x" takes elements 2 to 5 of 4 of @x}}
 rdu.program @main {
   rdu.region @x input tensor<4xf32>
+  // expected-error @+1 {{rdu.port: port "x" takes elements 2 to 5 of 4 of @x}}
   rdu.port input "x" tensor<4xf32> in @x at 2
 }
 
@@ -476,8 +476,8 @@ rdu.program @main states [["x"]] {
 
 // -----
 
-// expected-error @+1 {{rdu.program: a launch of c, which is no config}}
 rdu.program @main {
+  // expected-error @+1 {{rdu.launch: a launch of c, which is no config}}
   rdu.launch @c () sw
 }
 
@@ -485,8 +485,8 @@ rdu.program @main {
 
 rdu.config @c virtual ("x" in tensor<4xf32>) {
 }
-// expected-error @+1 {{rdu.program: a launch of c gives 0 parameters, it takes 1}}
 rdu.program @main {
+  // expected-error @+1 {{rdu.launch: a launch of c gives 0 parameters, it takes 1}}
   rdu.launch @c () sw
 }
 
@@ -494,8 +494,8 @@ rdu.program @main {
 
 rdu.config @c virtual ("x" in tensor<4xf32>) {
 }
-// expected-error @+1 {{rdu.program: parameter "x" of c takes elements 1 to 4 of 4 of @x}}
 rdu.program @main {
   rdu.region @x input tensor<4xf32>
+  // expected-error @+1 {{rdu.launch: parameter "x" of c takes elements 1 to 4 of 4 of @x}}
   rdu.launch @c (@x at 1) sw
 }
