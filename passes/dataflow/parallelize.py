@@ -63,11 +63,12 @@ def _spelt(split: Split) -> str:
 
 @dataclass(frozen=True)
 class ParallelizePass(Pass):
-    """Give each stage as many symmetric units as its work needs, so that all stages of a section take about as long.
+    """Give each stage as many symmetric units as its work needs, so that all stages of a phase take about as long.
 
     Assumes tiled stages and a device in the module. Output tiles are cut along one or two axes of the body, by what the
-    parts cost on a unit; where that is the same, a contraction by columns, other bodies by rows. The target time is
-    found by bisection over the units that the section may take.
+    parts cost on a unit and its ports; where that is the same, a contraction by columns, other bodies by rows. Stages
+    that wait for a whole buffer work in a later phase; the times of all phases are chosen such that their sum is least
+    for the units that the section may take.
 
         dataflow.stage "matmul_0"(…) : …   =>   dataflow.stage "matmul_0"(…) par [2 by 36] : …
     """
