@@ -76,7 +76,7 @@ types: $(DEV)/installed
 lit: $(DEV)/installed
 	$(BIN)/python test/run_lit.py
 
-# The .mlir files have run as lit tests, each line in a fresh fork.
+# The .mlir files have run as lit tests, each in a fresh fork.
 pytest: $(DEV)/installed
 	$(BIN)/python -m pytest -n $(JOBS) --ignore-glob='*.mlir'
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from headrace.dialects.machine.device import Device, load_device
@@ -88,6 +89,14 @@ def case(text: str) -> Program:
     return Program(module, inputs, store)
 
 
+def reversed_order(module: ModuleOp) -> ModuleOp:
+    """The module with its functions the other way round."""
+    ops = list(module.body.block.ops)
+    for op in ops:
+        op.detach()
+    return ModuleOp(ops[::-1])
+
+
 def _cases() -> dict[str, str]:
     parts = (Path(__file__).parent / "data" / "levels.mlir").read_text(encoding="utf-8").split("// -----\n")
     return {re.findall(r"^// (.*)$", part, re.M)[-1]: part for part in parts}
@@ -97,3 +106,11 @@ def _cases() -> dict[str, str]:
 def test_levels_agree_on(name: str) -> None:
     with np.errstate(all="ignore"):
         check_pipeline(case(_cases()[name]), small(), phases(len(name)))
+
+
+@pytest.mark.parametrize("name", [name for name, text in _cases().items() if "func.call" in text])
+def test_order_of_functions_does_not_matter(name: str) -> None:
+    program = case(_cases()[name])
+    program = program._replace(module=reversed_order(program.module))
+    with np.errstate(all="ignore"):
+        check_pipeline(program, small(), phases(len(name)))

@@ -142,7 +142,9 @@ def _number(value: int | float) -> str:
 class YieldOp(LateFormat):
     """Ends a section (yields its result tensors) or a stage body (yields one tile per output stream).
 
-    dataflow.yield %y : tensor<4x6xf32>
+        dataflow.yield %y : tensor<4x6xf32>
+
+    Refused: values of other types than what the op around it gives.
     """
 
     name = "dataflow.yield"
@@ -194,9 +196,7 @@ class SectionOp(LateFormat):
                 raise InnerFault(op, "is no process of a dataflow.section; put it into a stage")
         for value in last.values:
             if not isinstance(value.owner, StoreOp | ScatterOp):
-                raise InnerFault(
-                    last, "results of a section are what a dataflow.store or dataflow.scatter makes"
-                )
+                raise InnerFault(last, "results of a section are what a dataflow.store or dataflow.scatter makes")
 
 
 @irdl_op_definition
@@ -589,8 +589,10 @@ class ScatterOp(LateFormat):
 class ForkOp(LateFormat):
     """Sends every tile of a stream to several consumers (each blocks the others when it is full).
 
-    %a, %b = dataflow.fork %s
-      : !dataflow.stream<tensor<4xf32>> -> !dataflow.stream<tensor<4xf32>>, !dataflow.stream<tensor<4xf32>>
+        %a, %b = dataflow.fork %s
+          : !dataflow.stream<tensor<4xf32>> -> !dataflow.stream<tensor<4xf32>>, !dataflow.stream<tensor<4xf32>>
+
+    Refused: no output; an output of another type than the input.
     """
 
     name = "dataflow.fork"

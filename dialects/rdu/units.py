@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint
-from xdsl.ir import Block, BlockArgument, Region, SSAValue
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
@@ -92,11 +92,11 @@ class UnitOp(IRDLOperation):
         syntax.print_optional_count(printer, "x", self.count, 1)
 
 
-def _print_input(printer: Printer, arg: BlockArgument) -> None:
-    """An input of a unit: `%x: type`, without a location: the parser takes none here."""
-    printer.print_ssa_value(arg)
-    printer.print_string(": ")
-    printer.print_attribute(arg.type)
+def _parse_input(parser: Parser) -> Parser.Argument:
+    """An input of a unit: `%x: type`, and its location where one is written."""
+    argument = parser.parse_argument()
+    argument.location = parser.parse_optional_location()
+    return argument
 
 
 @irdl_op_definition
@@ -131,7 +131,7 @@ class PcuOp(UnitOp):
         mode = parser.parse_identifier()
         count = syntax.parse_optional_count(parser, "x", 1).value.data
         sites = syntax.parse_sites(parser)
-        args = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument) or []
+        args = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_input(parser)) or []
         other = parser.parse_optional_attr_dict_with_keyword()
         region = parser.parse_region(args)
         op = PcuOp(name, mode, count, region)
@@ -147,7 +147,7 @@ class PcuOp(UnitOp):
         args = self.body.block.args
         if args:
             printer.print_string(" (")
-            printer.print_list(args, lambda arg: _print_input(printer, arg))
+            printer.print_list(args, printer.print_block_argument)
             printer.print_string(")")
         syntax.print_other(printer, self)
         printer.print_string(" ")

@@ -1,7 +1,8 @@
 """Model locations: where an op came from, kept through every rewrite.
 
-A location is a builtin IR attribute. Importers use `named("encoder/MatMul_3")`; rewrites inherit, merges fuse, a call
-site joins the callee's location with the caller's.
+A location is a builtin IR attribute. Importers use `named("encoder/MatMul_3")`, on ops and on arguments; rewrites
+inherit, merges fuse, a call site joins the callee's location with the caller's. A name may stand for other locations
+(`standing_for`): an op of a function that was outlined from several layers is called by one name and holds theirs.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from xdsl.dialects.builtin import (
     UnknownLoc,
 )
 from xdsl.dialects.builtin import LocationAttr as Location
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
-from headrace.dialects.support.attributes import fitting, string
+from headrace.dialects.support.attributes import by_identity, fitting, string
 
 NOTHING = NoneAttr()
 
@@ -68,11 +69,31 @@ def fuse(locations: Iterable[Location]) -> Location:
     return fitting(FusedLoc, locations=ArrayAttr(tuple(found.values())), metadata=NOTHING)  # a list would have no hash
 
 
-def _identity(leaf: Location) -> str | Location:
-    """Equal for equal locations: the name of one that has nothing but a name, as hashing an attribute is slow."""
+def _identity(leaf: Location) -> str:
+    """Equal for equal locations; hashing an attribute is slow."""
     if type(leaf) is NameLoc and type(leaf.location) is NoneAttr:
         return leaf.desc.data
-    return leaf
+    return _spelled(leaf)
+
+
+@by_identity
+def _spelled(leaf: Location) -> str:
+    """All of a location that is more than a name; no name begins as it does."""
+
+    def all_of(location: Location) -> str:
+        return "\0".join(map(_identity, leaves(location)))
+
+    if isinstance(leaf, NameLoc):
+        return f"\0{leaf.desc.data}\0({all_of(cast('Location', leaf.location))})"
+    if isinstance(leaf, CallSiteLoc):
+        return f"\0({all_of(cast('Location', leaf.callee))}\0at {all_of(cast('Location', leaf.caller))})"
+    return f"\0{text(leaf)}"
+
+
+def standing_for(name: str, locations: Iterable[Location]) -> Location:
+    """A name for what stands for all of `locations`. Where they are one, it is that one."""
+    below = fuse(locations)
+    return fitting(NameLoc, desc=string(name), location=below) if type(below) is FusedLoc else below
 
 
 def call_site(callee: Location, caller: Location) -> Location:
@@ -92,6 +113,41 @@ def text(location: Attribute, most: int = 3) -> str:
         leaves = [text(leaf, most) for leaf in _parts(location)]
         return " + ".join(leaves[:most]) + (f" + {len(leaves) - most} more" if len(leaves) > most else "")
     return ""
+
+
+def of_value(value: SSAValue) -> Location:
+    """Where a value comes from: the location of its op or argument, else of the op around the argument."""
+    if isinstance(value, BlockArgument):
+        around = value.block.parent_op()
+        return value.location if is_known(value.location) or around is None else around.location
+    owner = value.owner
+    return owner.location if isinstance(owner, Operation) else UnknownLoc()
+
+
+def origins(op: Operation) -> list[str]:
+    """The model nodes that an op stands for, by name (`file:line:col` where a program has no names), in order; those of
+    the nearest op around it when its own location is unknown."""
+    current: Operation | None = op
+    while current is not None:
+        found = list(dict.fromkeys(nodes(current.location)))
+        if found:
+            return found
+        current = current.parent_op()
+    return []
+
+
+def nodes(location: Location) -> Iterable[str]:
+    """The model nodes that a location names, in order."""
+    for leaf in leaves(location):
+        if isinstance(leaf, NameLoc):
+            below = list(nodes(leaf.location)) if isinstance(leaf.location, NameLoc | FusedLoc | CallSiteLoc) else []
+            yield from below or [leaf.desc.data]
+        elif isinstance(leaf, CallSiteLoc):
+            # The layer that is called holds the nodes of one iteration, the op in it those of all.
+            inner, here = ([*nodes(cast("Location", x))] for x in (leaf.callee, leaf.caller))
+            yield from [node for node in inner if node in here] or inner
+        else:
+            yield text(leaf)
 
 
 def of(op: Operation) -> str:

@@ -341,6 +341,8 @@ class YieldOp(TensorOp):
     """Ends a recipe: the value that it gives.
 
         tensor.yield %0 : tensor<3xf32>
+
+    Refused: the type is no tensor with an element type of ours.
     """
 
     name = "tensor.yield"

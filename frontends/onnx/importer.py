@@ -139,8 +139,8 @@ def _import(
     for name, ref in graph.weights.items():
         values[name] = Value(name, ref.type, named(name), ref=ref, parameter=True)
     for port, argument in zip(inputs, block.args, strict=True):
-        argument.name_hint = _hint(port.name)
-        values[port.name] = Value(port.name, port.type, named(port.name), argument)
+        argument.name_hint, argument.location = _hint(port.name), named(port.name)
+        values[port.name] = Value(port.name, port.type, argument.location, argument)
     _Run(builder, graph, coverage, errors).nodes(graph.nodes, values)
     results = [values.get(name) for name in graph.outputs]
     if errors.diagnostics or any(x is None for x in results):

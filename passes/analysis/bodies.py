@@ -34,6 +34,8 @@ class Body:
     ops: tuple[NumberedOp, ...]
     types: tuple[TT, ...]
     outputs: tuple[int, ...]
+    origins: tuple[Location, ...] = ()
+    """Where the inputs come from."""
 
     @classmethod
     def of(cls, block: Block) -> Body:
@@ -53,7 +55,7 @@ class Body:
                 types.append(tt(r))
             results = tuple(numbers[r] for r in op.results)
             ops.append(NumberedOp(op.name, attributes_of(op), operands, results, op.location, op))
-        return cls(len(block.args), tuple(ops), tuple(types), outputs)
+        return cls(len(block.args), tuple(ops), tuple(types), outputs, tuple([a.location for a in block.args]))
 
     def axes(self) -> list[Axis]:
         """The axes along which the body may be cut."""
@@ -62,6 +64,8 @@ class Body:
     def block(self, types: Sequence[TT]) -> tuple[Block, list[SSAValue]]:
         """A new block (without terminator) of the same ops on values of other `types`, and what it should yield."""
         block = Block(arg_types=[ir_type(t) for t in types[: self.inputs]])
+        for argument, origin in zip(block.args, self.origins, strict=True):
+            argument.location = origin
         values: list[SSAValue] = list(block.args)
         for op in self.ops:
             if not op.operands:

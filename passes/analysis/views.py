@@ -144,6 +144,18 @@ def resolve(value: SSAValue, is_root: Callable[[SSAValue], bool] | None = None) 
     return found if found is not None else whole
 
 
+def passed(value: SSAValue, root: SSAValue) -> list[Operation]:
+    """The movement ops between a value and its root, which a view takes the place of, from the root down."""
+    found: list[Operation] = []
+    while value is not root:
+        op = producer(value)
+        if op is None:
+            break
+        found.append(op)
+        value = op.operands[0]
+    return found[::-1]
+
+
 def bases(value: SSAValue) -> list[SSAValue]:
     """The values that a chain of movement ops takes its elements from, in order and once each."""
     found: dict[SSAValue, None] = {}

@@ -29,13 +29,18 @@ def drop_unused(block: Block) -> bool:
 
 
 def settle_empty(block: Block, found: Collector) -> bool:
-    """Give results without elements as constants, and results of ops that read tensors without elements as what those
-    ops make of nothing; whether there were any. What depends on other values as well is refused."""
+    """Give arguments and results without elements as constants, and results of ops that read tensors without elements
+    as what those ops make of nothing; whether there were any. What depends on other values as well is refused."""
     ops = [op for op in block.ops if isinstance(op, TensorOp) and not isinstance(op, Storage)]
     about = [op for op in ops if any(is_empty(v) for v in (*op.operands, *op.results))]
     for op in about:
         _settle(op, block, found)
-    return bool(about)
+    used = [a for a in block.args if is_empty(a) and a.first_use is not None]
+    for argument in used:
+        made = filled(tt(argument), 0, locations.of_value(argument))
+        block.insert_op_before(made, block.first_op)  # pyright: ignore[reportArgumentType]
+        argument.replace_all_uses_with(made.result)
+    return bool(about or used)
 
 
 def _settle(op: Operation, block: Block, found: Collector) -> None:

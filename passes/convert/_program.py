@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from headrace.dialects.dataflow.ops import (
     ScatterOp,
@@ -59,23 +59,26 @@ class ProgramBuilder:
         places: list[Place] = []
         ports: list[PortOp] = []
         for name, value in zip(names.inputs, main.body.block.args, strict=True):
-            region = self._region(name, "state" if name in states else "input", tt(value))
+            where = locations.of_value(value)
+            region = self._region(name, "state" if name in states else "input", tt(value), where)
             places.append((region, 0))
             ports.append(PortOp("input", name, region, tt(value)))
-        results = self._walk(main, places, [None] * len(names.results), None)
-        for name, (region, offset), type in zip(names.results, results, main.function_type.outputs, strict=True):
+            ports[-1].location = where
+        results = self._walk(main, places, [None] * len(names.results), None, [()] * len(places))
+        last = main.body.block.last_op
+        assert last is not None
+        for name, (region, offset), value in zip(names.results, results, last.operands, strict=True):
             if self.regions[region].kind.data == "temp":
                 self.regions[region].kind = StringAttr("output")
-            ports.append(PortOp("output", name, region, tt(type), offset))
+            ports.append(PortOp("output", name, region, tt(value), offset))
+            ports[-1].location = locations.fuse([last.location, *(op.location for op in _moves(value))])
         for op in (*self.order, *ports, *self.launches):
-            if not locations.is_known(op.location):
-                op.location = main.location
             self.block.add_op(op)
         program = ProgramOp("main", self.block, names.states)
         program.location = main.location
         return program
 
-    def _region(self, stem: str, kind: str, type: TT, key: str = "", location: Location | None = None) -> str:
+    def _region(self, stem: str, kind: str, type: TT, location: Location, key: str = "") -> str:
         base = word(stem)
         count = self.stems.get(base, 0)
         name = base if not count else f"{base}.{count}"
@@ -84,17 +87,23 @@ class ProgramBuilder:
             name = f"{base}.{count}"
         self.stems[base] = count + 1
         op = RegionOp(name, kind, type, key)
-        if location is not None:
-            op.location = location
+        op.location = location
         self.regions[name] = op
         self.order.append(op)
         return name
 
     def _walk(
-        self, function: func.FuncOp, args: Sequence[Place], wanted: Sequence[Place | None], caller: Location | None
+        self,
+        function: func.FuncOp,
+        args: Sequence[Place],
+        wanted: Sequence[Place | None],
+        caller: Location | None,
+        moves: Sequence[Sequence[Location]],
     ) -> list[Place]:
-        """Launch everything a function does; `args` are where its arguments lie, `wanted` where its results should."""
+        """Launch everything a function does; `args` are where its arguments lie, `wanted` where its results should,
+        `moves` the movement ops outside that the offsets of its arguments take the place of."""
         block = function.body.block
+        moved: dict[SSAValue, Sequence[Location]] = dict(zip(block.args, moves, strict=True))
         at: dict[SSAValue, Place] = dict(zip(block.args, args, strict=True))
         tied: dict[SSAValue, Place] = {}
         last = block.last_op
@@ -104,27 +113,21 @@ class ProgramBuilder:
                 self._tie(value, place, tied)
         for op in block.ops:
             if op.name == "tensor.concat" and op.results[0] not in tied:
-                self._tie(
-                    op.results[0],
-                    (
-                        self._region(
-                            f"{function.sym_name.data}.concat", "temp", tt(op.results[0]), location=op.location
-                        ),
-                        0,
-                    ),
-                    tied,
-                )
+                where = locations.fuse(x.location for x in (op, *(x for part in op.operands for x in _moves(part))))
+                region = self._region(f"{function.sym_name.data}.concat", "temp", tt(op.results[0]), where)
+                self._tie(op.results[0], (region, 0), tied)
         for op in block.ops:
             match op:
                 case WeightOp():
                     at[op.result] = self._weight(op)
                 case SectionOp():
-                    self._section(op, at, tied, caller)
+                    self._section(op, at, tied, caller, moved)
                 case func.CallOp():
                     callee = self.functions[op.callee.string_value()]
                     inner = op.location if caller is None else locations.call_site(op.location, caller)
                     places = [self._place(v, at, tied) for v in op.operands]
-                    found = self._walk(callee, places, [tied.get(r) for r in op.results], inner)
+                    around = [_moved(v, moved) for v in op.operands]
+                    found = self._walk(callee, places, [tied.get(r) for r in op.results], inner, around)
                     at.update(zip(op.results, found, strict=True))
                 case _ if is_movement(op) or isinstance(op, func.ReturnOp):
                     pass
@@ -140,7 +143,7 @@ class ProgramBuilder:
     def _weight(self, op: WeightOp) -> Place:
         key = op.key.data
         if key not in self.weights:
-            self.weights[key] = self._region(key, "weight", tt(op.result), key, op.location)
+            self.weights[key] = self._region(key, "weight", tt(op.result), op.location, key)
         return self.weights[key], 0
 
     def _tie(self, value: SSAValue, place: Place, tied: dict[SSAValue, Place]) -> None:
@@ -190,8 +193,14 @@ class ProgramBuilder:
         return region, offset + ref.view.offset
 
     def _section(
-        self, op: SectionOp, at: dict[SSAValue, Place], tied: dict[SSAValue, Place], caller: Location | None
+        self,
+        op: SectionOp,
+        at: dict[SSAValue, Place],
+        tied: dict[SSAValue, Place],
+        caller: Location | None,
+        moved: Mapping[SSAValue, Sequence[Location]],
     ) -> None:
+        here = op.location if caller is None else locations.call_site(op.location, caller)
         places = [self._place(v, at, tied) for v in op.ins]
         last = op.body.block.last_op
         assert last is not None
@@ -201,14 +210,11 @@ class ProgramBuilder:
                 place = self._place(base, at, tied)
                 self._check_owned(op, place)
             else:
-                place = tied.get(result) or (
-                    self._region(f"{op.sym.data}.out{i}", "temp", tt(result), location=op.location),
-                    0,
-                )
+                place = tied.get(result) or (self._region(f"{op.sym.data}.out{i}", "temp", tt(result), here), 0)
             at[result] = place
             places.append(place)
         launch = LaunchOp(op.sym.data, places, self.mode)
-        launch.location = op.location if caller is None else locations.call_site(op.location, caller)
+        launch.location = locations.fuse([here, *(move for v in op.ins for move in _moved(v, moved))])
         self.launches.append(launch)
 
     def _check_owned(self, op: SectionOp, place: Place) -> None:
@@ -222,6 +228,24 @@ class ProgramBuilder:
                 fix="make it a state: an input and an output named with --state",
                 location=locations.of(op),
             )
+
+
+def _moves(value: SSAValue) -> list[Operation]:
+    """The movement ops outside of sections that a value comes through, from below; past a concatenation they belong to
+    its memory."""
+    found: list[Operation] = []
+    op = producer(value)
+    while op is not None and is_movement(op):
+        found.append(op)
+        op = producer(op.operands[0]) if op.name != "tensor.concat" else None
+    return found[::-1]
+
+
+def _moved(value: SSAValue, outside: Mapping[SSAValue, Sequence[Location]]) -> list[Location]:
+    """The locations of those ops; from an argument on, those that it came through `outside`."""
+    ops = _moves(value)
+    root = ops[0].operands[0] if ops else value
+    return [*outside.get(root, ()), *(op.location for op in ops)]
 
 
 def _lost(value: SSAValue) -> Place:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -21,11 +21,12 @@ from headrace.dialects.dataflow.ops import (
 from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.support import locations
 from headrace.dialects.support.access import View, identity, row_major
+from headrace.dialects.support.journal import count, decline
 from headrace.dialects.support.locations import Location
 from headrace.dialects.tensor.base import attributes_of, ir_type, tt
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.storage import ConstantOp
-from headrace.passes.analysis.views import Ref, is_movement, producer, reshape_strides, resolve
+from headrace.passes.analysis.views import Ref, is_movement, passed, producer, reshape_strides, resolve
 
 
 @dataclass(eq=False)
@@ -36,6 +37,8 @@ class _Source:
     external: SSAValue | None = None
     view: View | None = None
     stream: SSAValue | None = None
+    moves: list[Operation] = field(default_factory=list[Operation])
+    """The movement ops that its view takes the place of."""
 
 
 @dataclass(eq=False)
@@ -47,6 +50,12 @@ class _Memory:
     readers: list[_Reader] = field(default_factory=list["_Reader"])
     fill: float = 0.0
     made: bool = False
+    moves: list[Operation] = field(default_factory=list[Operation])
+    """The movement ops that the views of its writers and readers take the place of."""
+
+    def location(self, origins: Iterable[Location]) -> Location:
+        """That of what is written into it and of the moves."""
+        return locations.fuse([*origins, *(op.location for op in self.moves)])
 
 
 @dataclass(eq=False)
@@ -115,9 +124,8 @@ class SectionPlan:
             return False
         source = _Source(tt(op.results[0]))
         self.sources[op.results[0]] = source
-        self.nodes.append(
-            _Node("gather", (op,), [self.read(op.operands[1])], (), [source], op.location, table=table.root)
-        )
+        location = locations.fuse(x.location for x in (op, *passed(op.operands[0], table.root)))
+        self.nodes.append(_Node("gather", (op,), [self.read(op.operands[1])], (), [source], location, table=table.root))
         return True
 
     def _offchip_scatter(self, op: Operation) -> None:
@@ -126,7 +134,8 @@ class SectionPlan:
         index = tt(indices)
         flat = resolve(indices, self.is_root)
         column = Ref(flat.root, View(flat.view.offset, flat.view.strides[:1]), index.shape[:1])
-        inputs = [self._read(column, TT(column.shape, index.dtype)), self.read(rows)]
+        moves = passed(indices, flat.root)
+        inputs = [self._read(column, TT(column.shape, index.dtype), moves), self.read(rows)]
         node = _Node("scatter", (op,), inputs, (), [], op.location, table=self.tables[op], result=op.results[0])
         self.nodes.append(node)
         self.scattered[op.results[0]] = node
@@ -137,16 +146,17 @@ class SectionPlan:
 
     def read(self, value: SSAValue) -> _Reader:
         """A stream that denotes `value`, out of a buffer."""
-        return self._read(resolve(value, self.is_root), tt(value))
+        ref = resolve(value, self.is_root)
+        return self._read(ref, tt(value), passed(value, ref.root))
 
-    def _read(self, ref: Ref, type: TT) -> _Reader:
+    def _read(self, ref: Ref, type: TT, moves: Sequence[Operation]) -> _Reader:
         root = ref.root
         if self._is_external(root):
             whole = tt(root).elements
             if prod(ref.shape) == whole and all(s for n, s in zip(ref.shape, ref.view.strides, strict=True) if n > 1):
-                return self._reader(self._root_memory(root), ref.view, type)
-            return self._read_part(ref, type)
-        return self._reader(self._root_memory(root), ref.view, type)
+                return self._reader(self._root_memory(root), ref.view, type, moves)
+            return self._read_part(ref, type, moves)
+        return self._reader(self._root_memory(root), ref.view, type, moves)
 
     def is_root(self, value: SSAValue) -> bool:
         """Whether a movement result already has a memory of its own here."""
@@ -156,7 +166,7 @@ class SectionPlan:
         op = producer(root)
         return not self.is_own(root) and (op is None or not is_movement(op))
 
-    def _read_part(self, ref: Ref, type: TT) -> _Reader:
+    def _read_part(self, ref: Ref, type: TT, moves: Sequence[Operation]) -> _Reader:
         shape = tuple(n if s else 1 for n, s in zip(ref.shape, ref.view.strides, strict=True))
         key = (ref.root, ref.view, shape)
         if key not in self.memories:
@@ -164,10 +174,12 @@ class SectionPlan:
             memory.writers.append((self._load(ref.root, ref.view, shape), identity(shape)))
         dense = row_major(shape)
         strides = tuple(d if s or n == 1 else 0 for n, s, d in zip(ref.shape, ref.view.strides, dense, strict=True))
-        return self._reader(self.memories[key], View(0, strides), type)
+        self.loads[key].moves += moves
+        return self._reader(self.memories[key], View(0, strides), type, ())
 
-    def _reader(self, memory: _Memory, view: View, type: TT) -> _Reader:
+    def _reader(self, memory: _Memory, view: View, type: TT, moves: Sequence[Operation]) -> _Reader:
         reader = _Reader(memory, view, type)
+        memory.moves += moves
         memory.readers.append(reader)
         return reader
 
@@ -200,6 +212,7 @@ class SectionPlan:
             shape = tt(value).shape
             memory.writers.append((self._load(value, identity(shape), shape), view))
             return
+        memory.moves.append(op)
         attrs = attributes_of(op)
         match op.name:
             case "tensor.transpose":
@@ -234,9 +247,17 @@ class SectionPlan:
     def _copy(self, value: SSAValue, view: View, memory: _Memory, location: Location) -> None:
         ref = resolve(value, lambda v: v is not value and self.is_root(v))
         if self._is_external(ref.root) and all(s for n, s in zip(ref.shape, ref.view.strides, strict=True) if n > 1):
-            memory.writers.append((self._load(ref.root, ref.view, ref.shape), view))
+            source = self._load(ref.root, ref.view, ref.shape)
+            source.moves += passed(value, ref.root)
+            memory.writers.append((source, view))
             return
-        reader = self._read(ref, tt(value))
+        op = producer(value)
+        if op is not None:
+            decline(
+                "fold-into-addresses", op, "no address program writes its elements where they go: a stage copies them"
+            )
+        count("copying stages")
+        reader = self._read(ref, tt(value), passed(value, ref.root))
         source = _Source(tt(value))
         self.nodes.append(_Node("stage", (), [reader], (value,), [source], location))
         memory.writers.append((source, view))
@@ -254,6 +275,8 @@ class SectionPlan:
             )
         )
         self.block = Block(arg_types=[v.type for v in externals])
+        for argument, value in zip(self.block.args, externals, strict=True):
+            argument.location = locations.of_value(value)
         self.inside = dict(zip(externals, self.block.args, strict=True))
         self.names: dict[str, int] = {}
         self.scatter_results: dict[SSAValue, SSAValue] = {}
@@ -267,12 +290,14 @@ class SectionPlan:
             memory = self.stores[value]
             streams = [self._stream(source) for source, _ in memory.writers]
             op = StoreOp(streams, [view for _, view in memory.writers], ir_type(memory.type))
-            self._add(op, where(value, location))
+            self._add(op, memory.location([locations.of_value(value)]))
             values.append(op.tensor)
         self.block.add_op(YieldOp(values))
         self.block.last_op.location = location  # pyright: ignore[reportOptionalMemberAccess]
         section = SectionOp(self.name, [outside(v) for v in externals], [v.type for v in values], Region(self.block))
         section.location = location
+        count("sections")
+        count("processes", len(self.nodes))
         return section
 
     def _add(self, op: Operation, location: Location) -> None:
@@ -283,11 +308,12 @@ class SectionPlan:
         if source.stream is None:
             assert source.external is not None and source.view is not None, "a node writes its streams before use"
             op = LoadOp(self.inside[source.external], source.view, StreamType.of(source.type))
-            self._add(op, where(source.external, None))
+            origins = [locations.of_value(source.external), *(move.location for move in source.moves)]
+            self._add(op, locations.fuse(origins))
             source.stream = op.out
         return source.stream
 
-    def _input(self, reader: _Reader, location: Location) -> SSAValue:
+    def _input(self, reader: _Reader) -> SSAValue:
         memory = reader.memory
         if not memory.made:
             memory.made = True
@@ -299,15 +325,14 @@ class SectionPlan:
                 [r.view for r in memory.readers],
                 memory.fill,
             )
-            made_by = [v.owner.location for v in op.ins if isinstance(v.owner, Operation)]
-            self._add(op, locations.fuse(made_by) if any(map(locations.is_known, made_by)) else location)
+            self._add(op, memory.location(map(locations.of_value, op.ins)))
             for r, out in zip(memory.readers, op.outs, strict=True):
                 r.stream = out
         assert reader.stream is not None
         return reader.stream
 
     def _write_node(self, node: _Node) -> None:
-        streams = [self._input(reader, node.location) for reader in node.inputs]
+        streams = [self._input(reader) for reader in node.inputs]
         if node.kind == "gather":
             assert node.table is not None
             op = GatherOp(self.inside[node.table], streams[0], StreamType.of(node.outputs[0].type))
@@ -322,6 +347,8 @@ class SectionPlan:
             return
         block = Block(arg_types=[ir_type(r.type) for r in node.inputs])
         mapping: dict[SSAValue, SSAValue] = dict(zip(node.operands, block.args, strict=True))
+        for argument, value in zip(block.args, node.operands, strict=True):
+            argument.location = locations.of_value(value)
         out: list[SSAValue] = []
         for op in node.ops:
             for value in op.operands:
@@ -329,7 +356,6 @@ class SectionPlan:
                     constant = producer(value)
                     assert constant is not None
                     copy = constant.clone()
-                    copy.location = op.location
                     block.add_op(copy)
                     mapping[value] = copy.results[0]
             copy = op.clone(mapping)
@@ -343,14 +369,3 @@ class SectionPlan:
         self._add(stage, node.location)
         for source, stream in zip(node.outputs, stage.outs, strict=True):
             source.stream = stream
-
-
-def where(value: SSAValue, default: Location | None = None) -> Location:
-    """Where a value comes from: its op's location, else `default`, else its name."""
-    op = producer(value)
-    if op is not None and locations.is_known(op.location):
-        return op.location
-    if default is not None:
-        return default
-    hint = value.name_hint or ""
-    return locations.named(hint or "argument")

@@ -12,13 +12,14 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import Collector
+from headrace.dialects.support.journal import count, decline
 from headrace.dialects.tensor.base import attributes_of, create, tt
 from headrace.dialects.tensor.program import signature
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp, recipe, weight
 from headrace.passes.analysis.views import bases, is_movement, producer, resolve
 from headrace.passes.convert._empty import drop_unused, settle_empty
 from headrace.passes.convert._ownership import Ownership, all_of, is_part, is_row_write
-from headrace.passes.convert._section import SectionPlan, where
+from headrace.passes.convert._section import SectionPlan
 from headrace.passes.infra.base import Pass
 
 SOURCES = (WeightOp, ConstantOp)
@@ -59,8 +60,8 @@ class _Function:
         self.block = function.body.block
 
     def plan(self) -> None:
-        """Decide what becomes a section and what is written where. All functions are planned before any is rewritten:
-        whose memory an argument is depends on the callers."""
+        """Decide what goes into which section. All functions are planned before one is rewritten: what may be written
+        in place is read off the ops of its callers and callees."""
         self.claimed: dict[SSAValue, SSAValue] = {}  # values and whose memory they are written into
         self.copied: set[SSAValue] = set()  # results that must not share memory with what they are views of
         self._settle_results()
@@ -76,8 +77,8 @@ class _Function:
                 for value in segment.end.operands:
                     self._export(value, segment)
 
-    def run(self) -> bool:
-        """Rewrite it as planned; whether anything changed."""
+    def rewrite(self) -> bool:
+        """Rewrite it; whether anything changed."""
         self._rewrite()
         return [op.name for op in self.ops] != [op.name for op in self.block.ops]
 
@@ -91,7 +92,7 @@ class _Function:
         for i, value in enumerate(last.operands):
             changing = [b for b in bases(value) if isinstance(b, BlockArgument) and (self.name != "main" or b in kept)]
             if changing and not (self.name == "main" and kept.get(value) == i):
-                copy = create("tensor.reshape", [value], {"shape": tt(value).shape}, where(value))
+                copy = create("tensor.reshape", [value], {"shape": tt(value).shape}, locations.of_value(value))
                 self.block.insert_op_before(copy, last)
                 last.operands[i] = copy.results[0]
                 self.copied.add(copy.results[0])
@@ -136,10 +137,13 @@ class _Function:
         if ref is None or _moves(ref.root) or producer(ref.root) in segments[-1].ops:
             return
         if not self.ownership.may_overwrite(ref.root, op):
+            reason = "the tensor is not the program's own, or an op reads the old rows later: a copy is written"
+            decline("write-in-place", op, reason)
             segments[-1].copies[op] = data
             return
         if any(ref.root in bases(value) for other in segments[-1].ops for value in other.operands):
             segments.append(_Segment())
+        count("writes in place")
         segments[-1].in_place[op] = data
 
     # -- what crosses sections -----------------------------------------------------------------------------------
@@ -246,7 +250,7 @@ class _Function:
             plan.compute(op)
         for value in segment.exports:
             plan.store(value)
-        origins = [op.location for op in segment.ops] or [where(value) for value in segment.exports]
+        origins = [op.location for op in segment.ops] or [locations.of_value(value) for value in segment.exports]
         made = plan.write(self._outside, list(segment.exports), locations.fuse(origins))
         self.new.append(made)
         self.mapped.update(zip(segment.exports, made.outs, strict=True))
@@ -297,9 +301,9 @@ class ConvertTensorToDataflowPass(Pass):
             changed |= drop_unused(function.body.block)
         found.raise_if_any()
         ownership = Ownership(module)
-        rewrites = [_Function(function, module, ownership) for function in functions]
-        for rewrite in rewrites:
-            rewrite.plan()
-        for rewrite in rewrites:
-            changed |= rewrite.run()
+        planned = [_Function(function, module, ownership) for function in functions]
+        for one in planned:
+            one.plan()
+        for one in planned:
+            changed |= one.rewrite()
         return changed

@@ -11,7 +11,9 @@ from xdsl.ir import SSAValue
 
 from headrace.dialects.dataflow.ops import BufferOp, SectionOp, StageOp, stream_of, views
 from headrace.dialects.dataflow.types import StreamType
+from headrace.dialects.support import locations
 from headrace.dialects.support.access import View, row_major
+from headrace.dialects.support.journal import decline, may
 from headrace.passes.analysis.sections import sections, sort_block
 from headrace.passes.infra.base import Pass
 
@@ -74,9 +76,13 @@ def _channels_last(buffer: BufferOp) -> bool:
     for stream, view in buffer.ports:
         found = moved(view, stream.full_shape, shape, strides)
         if found is None:
+            decline("channels-last", buffer, "a view of it carries from one dim into the next")
             return False
         ports.append(found)
     if last == shape and ports == [view for _, view in buffer.ports]:
+        decline("channels-last", buffer, "its channels are innermost")
+        return False
+    if not may("channels-last", buffer):
         return False
     outs = [r.type for r in buffer.outs]
     new = _rebuilt(buffer, last, ports, outs)  # pyright: ignore[reportArgumentType]
@@ -105,13 +111,19 @@ def _share(section: SectionOp) -> bool:
         host = padded[0]
         inside = views(host.in_views)[0]
         for guest in buffers:
-            if guest is host or guest in padded or views(guest.in_views)[0] != View(0, row_major(stream.tile)):
+            if guest is host or guest in padded:
+                continue
+            if views(guest.in_views)[0] != View(0, row_major(stream.tile)):
+                decline("share-buffer", guest, "it holds the tensor in another order")
                 continue
             found = [
                 moved(view, stream_of(out).full_shape, stream.tile, inside.strides, inside.offset)
                 for out, view in zip(guest.outs, views(guest.out_views), strict=True)
             ]
             if any(v is None for v in found):
+                decline("share-buffer", guest, "a view of it carries from one dim into the next")
+                continue
+            if not may("share-buffer", guest):
                 continue
             host = _join(host, guest, [v for v in found if v is not None])
             changed = True
@@ -124,6 +136,7 @@ def _join(host: BufferOp, guest: BufferOp, added: Sequence[View]) -> BufferOp:
     ports = [*views(host.in_views), *views(host.out_views), *added]
     outs = [r.type for r in (*host.outs, *guest.outs)]
     new = _rebuilt(host, host.buffer_type.shape, ports, outs)  # pyright: ignore[reportArgumentType]
+    new.location = locations.fuse([host.location, guest.location])
     block = host.parent_block()
     assert block is not None
     block.insert_op_before(new, host)

@@ -82,6 +82,8 @@ class _Cutter:
         }
         self.need = {op: self._units(op) for op in self.ops if isinstance(op, BufferOp)}
         self.group: dict[Operation, int] = {}
+        self.full: dict[int, str] = {}
+        """What a group that begins with this process has no more of at its end."""
         self.free: dict[StoreOp, int] = {}
         self.place = phases(self.processes, device)
         ways = {
@@ -181,6 +183,13 @@ class _Cutter:
         ends = [sum(sizes[i] for i in range(n + 1)) for n in range(max(self.group.values()) + 1)]
         candidates.insert(0, Candidate(chosen, self._modelled(ends)))
         decide("section cut", self.section, chosen, candidates, "cycles")
+        name = self.section.sym.data
+        for number, (first, last) in enumerate(pairwise([0, *ends])):
+            if last < len(self.processes):
+                joined = dict(self._extend(first)).get(last + 1)
+                reason = f"it takes {self.full[first]}" if joined is None else self._lost(joined)
+                here, before = f"{name}.{number + 1}", Candidate(f"{name}.{number}", joined, reason)
+                decide("section", self.processes[last], here, (before,), "cycles")
 
     def _lost(self, cycles: float) -> str:
         return "modelled as slower" if self.by == "time" else f"sections are cut by {self.by}"
@@ -219,7 +228,10 @@ class _Cutter:
             loads |= more
             if end == start:
                 self._check_alone(process, buffers)
-            elif any(w > limit for w, limit in zip((pcu, pmu, len(loads) + results), limits, strict=True)):
+            kinds = zip(("compute", "memory", "address"), (pcu, pmu, len(loads) + results), limits, strict=True)
+            over = [f"{w} {kind} units of {limit}" for kind, w, limit in kinds if w > limit]
+            if over and end > start:
+                self.full[start] = ", ".join(over)
                 return
             place = self.place[process]
             steps = max((stream_of(out).steps for out in process.results if is_stream(out)), default=1)
@@ -337,6 +349,11 @@ class _Cutter:
             location=locations.of(process),
         )
 
+    def usage(self) -> str:
+        """What the whole section takes."""
+        pcu, pmu = sum(self.chain.values()), sum(self.need.values())
+        return f"{pcu} compute units of {self.budget.pcu}, {pmu} memory units of {self.budget.pmu}"
+
     def cut(self, count: int) -> None:
         """Replace the section by `count` sections in order."""
         self.spilled: dict[SSAValue, SSAValue] = {}  # stream -> off-chip tensor that holds what it denotes
@@ -414,7 +431,7 @@ class _Part:
         """A tensor from outside as an argument of this section."""
         if value not in self.inside:
             self.ins.append(value)
-            self.inside[value] = self.block.insert_arg(value.type, len(self.block.args))
+            self.inside[value] = self.block.insert_arg(value.type, len(self.block.args), locations.of_value(value))
         return self.inside[value]
 
     def _crosses(self, stream: SSAValue) -> bool:
@@ -525,8 +542,8 @@ class CutSectionsPass(Pass):
             number = cutter.fit()
             count("sections", number)
             if number == 1:
-                decline("cut", section, "all of it is resident at once")
-            elif may("cut", section):
+                decline("cut-section", section, f"it fits the chip: {cutter.usage()}")
+            elif may("cut-section", section):
                 cutter.explain(number)
                 cutter.cut(number)
                 changed = True

@@ -14,6 +14,7 @@ from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.machine.attributes import DEVICE_ATTRIBUTE, device_of
 from headrace.dialects.support import locations
 from headrace.dialects.support.access import identity
+from headrace.dialects.support.journal import count, decline, may
 from headrace.dialects.tensor.elementwise import OPS as ELEMENTWISE_OPS
 from headrace.passes.analysis.sections import sections, sort_block, transfers
 from headrace.passes.infra.base import Pass, option
@@ -26,23 +27,24 @@ def _body(stage: StageOp) -> list[Operation]:
     return [op for op in stage.body.block.ops if op.operands and not isinstance(op, YieldOp)]
 
 
-def _direct(value: SSAValue) -> tuple[BufferOp, StageOp] | None:
-    """The buffer and the stage behind a stage input when the buffer merely passes the stage's output on."""
+def _behind(value: SSAValue) -> tuple[BufferOp, StageOp] | None:
+    """The buffer and the stage behind a stage input when that stage alone fills the buffer."""
     buffer = value.owner
     if not isinstance(buffer, BufferOp) or len(buffer.ins) != 1:
         return None
     maker = buffer.ins[0].owner
-    if not isinstance(maker, StageOp):
-        return None
+    return (buffer, maker) if isinstance(maker, StageOp) else None
+
+
+def _passes_on(buffer: BufferOp, value: SSAValue) -> bool:
+    """Whether a buffer merely passes on to a reader what its one writer makes."""
     shape = buffer.buffer_type.shape
     index = buffer.outs.index(value)  # pyright: ignore[reportArgumentType]
     made, read = stream_of(buffer.ins[0]), stream_of(value)
     if made.time or read.time or made.tile != read.tile or made.tile != shape:
-        return None
+        return False
     whole = identity(shape)
-    if views(buffer.in_views)[0] != whole or views(buffer.out_views)[index] != whole:
-        return None
-    return buffer, maker
+    return views(buffer.in_views)[0] == whole and views(buffer.out_views)[index] == whole
 
 
 class _Fuser:
@@ -63,28 +65,45 @@ class _Fuser:
 
     def _join(self, stage: StageOp) -> None:
         for value in stage.ins:
-            found = _direct(value)
-            if found is None or not self._fits(found[1], stage, value):
+            found = _behind(value)
+            if found is None:
                 continue
-            before = self._before(found[1], stage, value)
-            if before is not None:
-                self._reorder(found[1], before)
-                self._merge(found[1], stage, found[0], value)
+            buffer, maker = found
+            reason = self._refusal(maker, stage, buffer, value)
+            before = None if reason else self._before(maker, stage, value)
+            if before is None:
+                reason = reason or "another path leads from it to here"
+                decline("join-stage", stage, f'not with "{maker.sym.data}": {reason}')
+                continue
+            if not may("join-stage", stage):
                 return
+            self._reorder(maker, before)
+            self._merge(maker, stage, buffer, value)
+            return
 
-    def _fits(self, maker: StageOp, stage: StageOp, value: SSAValue) -> bool:
+    def _refusal(self, maker: StageOp, stage: StageOp, buffer: BufferOp, value: SSAValue) -> str:
+        """Why a stage does not join the one that makes an input of it, if that is plain to see."""
+        if not _passes_on(buffer, value):
+            return "the buffer between them moves or repeats elements"
         ops, tail = _body(maker), _body(stage)
-        if len(ops) + len(tail) > self.limit or not tail:
-            return False
+        other = next((op for op in tail if op.name not in ELEMENTWISE), None)
+        if not tail or not (ops or other):
+            return "one of them only copies"
+        if len(ops) + len(tail) > self.limit:
+            return f"together they have {len(ops) + len(tail)} ops, and {self.limit} are allowed"
         shape = stream_of(value).tile
         if any(stream_of(out).tile != shape for out in stage.outs):
-            return False
+            return "its results have another shape than what it reads"
+        if other is not None and any(op.name not in ELEMENTWISE | ROWWISE for op in tail):
+            return f"{other.name} is neither elementwise nor row-wise"
+        heavy = next((op for op in ops if op.name not in ELEMENTWISE), None)
+        if other is not None and heavy is not None:
+            return f"{other.name} would keep {heavy.name} from being cut by columns"
         kept = [out for out in maker.outs if any(use.operation is not value.owner for use in out.uses)]
-        if transfers({*maker.ins, *stage.ins} - {value}, [*kept, *stage.outs]) > self.agcus:
-            return False
-        if all(op.name in ELEMENTWISE for op in tail):
-            return bool(ops)
-        return all(op.name in ELEMENTWISE | ROWWISE for op in tail) and all(op.name in ELEMENTWISE for op in ops)
+        needed = transfers({*maker.ins, *stage.ins} - {value}, [*kept, *stage.outs])
+        if needed > self.agcus:
+            return f"together they take {needed} address generators, and the chip has {self.agcus}"
+        return ""
 
     def _before(self, maker: StageOp, stage: StageOp, direct: SSAValue) -> set[Operation] | None:
         """What `stage` needs besides `direct` and stands after `maker`; None when `maker` is part of it (then fusing
@@ -128,6 +147,10 @@ class _Fuser:
         ins = list(dict.fromkeys([*maker.ins, *(v for v in stage.ins if v not in joined)]))
         block = Block(arg_types=[t.tile for v in ins if isinstance(t := v.type, StreamType)])
         args = dict(zip(ins, block.args, strict=True))
+        for old in (stage, maker):
+            for argument, v in zip(old.body.block.args, old.ins, strict=True):
+                if v in args:
+                    args[v].location = argument.location
         mapping: dict[SSAValue, SSAValue] = {a: args[v] for a, v in zip(maker.body.block.args, maker.ins, strict=True)}
         made = self._copy(maker, block, mapping)
         mapping.update(
@@ -137,7 +160,7 @@ class _Fuser:
         last = self._copy(stage, block, mapping)
         kept = self._release(buffer, value, maker)
         block.add_op(end := YieldOp([*(made[i] for i in kept), *last]))
-        where = locations.fuse([maker.location, stage.location])
+        where = locations.fuse([maker.location, buffer.location, stage.location])
         end.location = where
         outs = [maker.outs[i].type for i in kept] + [r.type for r in stage.outs]
         merged = StageOp(maker.sym.data, ins, outs, Region(block))  # pyright: ignore[reportArgumentType]
@@ -150,6 +173,7 @@ class _Fuser:
             op.detach()
             op.erase()
         self.changed = True
+        count("stages joined")
 
     def _copy(self, stage: StageOp, block: Block, mapping: dict[SSAValue, SSAValue]) -> list[SSAValue]:
         for op in stage.body.block.ops:

@@ -14,6 +14,7 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.ops import ConfigOp, FlowOp, PcuOp, YieldOp
 from headrace.dialects.support import locations
 from headrace.dialects.support.access import Loop, Stream
+from headrace.dialects.support.journal import count, decline, may
 from headrace.dialects.tensor.base import ir_type
 from headrace.dialects.tensor.shapes import TT
 from headrace.passes.analysis.bodies import Body, joined
@@ -29,6 +30,7 @@ class _Splitter:
         self.feeds = {f.dst_port.value.data: f for f in feeds}
         self.leaves = leaves
         self.body = Body.of(unit.body.block)
+        self.origins = [*self.body.origins, *(op.location for op in self.body.ops for _ in op.results)]
 
     def run(self, parts: list[Piece]) -> list[FlowOp]:
         """Put a chain of units in its place; the flows that take the place of the unit's."""
@@ -88,6 +90,8 @@ class _Splitter:
         types = self.body.types
         block = Block(arg_types=[ir_type(types[v]) for v in inputs])
         values: dict[int, SSAValue] = dict(zip(inputs, block.args, strict=True))
+        for v, argument in zip(inputs, block.args, strict=True):
+            argument.location = self.origins[v]
         needed = {v for i in piece.ops for v in self.body.ops[i].operands}
         members = sorted({*piece.ops, *(i for v, i in constants.items() if v in needed)})
         for i in members:
@@ -148,7 +152,12 @@ def split(config: ConfigOp, device: Device) -> bool:
             continue
         parts = pieces(Body.of(unit.body.block), device)
         if len(parts) == 1:
+            if unit.body.block.first_op is not unit.body.block.last_op:
+                decline("split-unit", unit, f"one {parts[0].mode} unit holds its ops")
             continue
+        if not may("split-unit", unit):
+            break
+        count("units made", len(parts))
         old = [*feeds[unit.title], *leaves[unit.title]]
         splitter = _Splitter(unit, list(feeds[unit.title]), list(leaves[unit.title]))
         for flow in old:

@@ -38,8 +38,8 @@ class OutlineRepeatedLayersPass(Pass):
     canonicalize, fuse and cse. Weights, constants and other values that differ become arguments of the function, those
     that all iterations share are repeated inside or passed; what is used outside becomes results. Slices and reshapes
     of arguments of the program stay outside. A near miss is not outlined. Numbers do not change. Ops inside the
-    function keep the locations of one iteration, less the prefix that names the layer; a call has the location of the
-    layer it stands for.
+    function stand for those of all iterations, under their name less the path that names the layer; a call stands for
+    the ops of its layer, under that path.
 
     Before: `main` with twelve times the ops of a layer. After:
 
@@ -359,11 +359,13 @@ def _function(
     outputs: list[tuple[int, int]],
 ) -> tuple[FuncOp, list[CallOp]]:
     template = layers.iterations[0]
-    sites = [_site(iteration) for iteration in layers.iterations]
+    paths = [_path(iteration) for iteration in layers.iterations]
+    sites = [_site(iteration, path) for iteration, path in zip(layers.iterations, paths, strict=True)]
     body = Block(arg_types=[values[0].type for values in arguments])
     for argument, values in zip(body.args, arguments, strict=True):
-        argument.location = sites[0]
-        argument.name_hint = _hint(values)
+        argument.name_hint = hint = _hint(values)
+        origins = map(locations.of_value, values)
+        argument.location = locations.standing_for(hint, origins) if hint else locations.fuse(origins)
     shared: dict[Any, SSAValue] = {}
     copies: list[Operation] = []
     for i, op in enumerate(template):
@@ -373,10 +375,13 @@ def _function(
                 inputs.append(copies[source[0]].results[source[1]])
                 continue
             slot = slots[i, o]
-            inputs.append(body.args[slot] if isinstance(slot, int) else _copy(slot, shared, body))
+            if isinstance(slot, int):
+                inputs.append(body.args[slot])
+            else:
+                inputs.append(_copy([operands(x[i])[o] for x in layers.iterations], shared, body))
         copy = op.clone_without_regions(clone_operands=False)
         copy.operands = inputs
-        copy.location = _inner(i, layers, sites)
+        copy.location = _inner(i, layers, paths)
         copies.append(copy)
         body.add_op(copy)
     last = ReturnOp(*(copies[i].results[j] for i, j in outputs))
@@ -385,7 +390,7 @@ def _function(
     name = _free_name(module, "layer")
     types = [x.type for x in body.args], [x.type for x in last.operands]
     callee = FuncOp(name, types, Region(body), "private")
-    callee.location = sites[0]
+    callee.location = locations.fuse(sites)
     symbol = SymbolRefAttr(name)
     calls = [
         make(CallOp, [values[k] for values in arguments], types[1], {"callee": symbol}, site)
@@ -394,13 +399,14 @@ def _function(
     return callee, calls
 
 
-def _copy(value: SSAValue, shared: dict[Any, SSAValue], body: Block) -> SSAValue:
-    """The source that makes `value`, once more inside the function."""
-    token = _token(value)
+def _copy(values: Sequence[SSAValue], shared: dict[Any, SSAValue], body: Block) -> SSAValue:
+    """The source that makes an equal value in each iteration, once more inside the function."""
+    token = _token(values[0])
     if token not in shared:
-        op = _graph.producer(value)
+        op = _graph.producer(values[0])
         assert op is not None
         copy = op.clone_without_regions()
+        copy.location = locations.fuse(map(locations.of_value, values))
         body.add_op(copy)
         shared[token] = copy.results[0]
     return shared[token]
@@ -427,11 +433,11 @@ def _hint(values: Sequence[SSAValue]) -> str | None:
     return re.sub(r"\W+", "_", text) or None
 
 
-def _site(iteration: Sequence[Operation]) -> LocationAttr:
-    """The location of a layer: the path that the names of all its ops start with, else all their locations."""
-    names = [leaf.desc.data for op in iteration for leaf in locations.leaves(op.location) if isinstance(leaf, NameLoc)]
-    prefix = _prefix(names)
-    return locations.named(prefix) if prefix else locations.fuse(op.location for op in iteration)
+def _path(iteration: Sequence[Operation]) -> str:
+    """The path that the names of all ops of a layer start with; empty when there is none."""
+    return _prefix(
+        [leaf.desc.data for op in iteration for leaf in locations.leaves(op.location) if isinstance(leaf, NameLoc)]
+    )
 
 
 def _prefix(names: Sequence[str]) -> str:
@@ -445,21 +451,28 @@ def _prefix(names: Sequence[str]) -> str:
     return "/".join(low[:size])
 
 
-def _inner(i: int, layers: Layers, sites: Sequence[LocationAttr]) -> LocationAttr:
-    """The location of op i inside the function: what the names of all iterations share after the layer's path, else
-    that of the first iteration."""
-    found = {_relative(iteration[i].location, site) for iteration, site in zip(layers.iterations, sites, strict=True)}
-    only = found.pop()
-    return only if not found and only is not None else layers.iterations[0][i].location
+def _site(iteration: Sequence[Operation], path: str) -> LocationAttr:
+    """The location of a layer: all those of its ops, under the name of its path if it has one."""
+    origins = [op.location for op in iteration]
+    return locations.standing_for(path, origins) if path else locations.fuse(origins)
 
 
-def _relative(location: LocationAttr, site: LocationAttr) -> LocationAttr | None:
-    if not isinstance(site, NameLoc):
-        return None
-    path = site.desc.data + "/"
-    parts: list[LocationAttr] = []
-    for leaf in locations.leaves(location):
-        if not isinstance(leaf, NameLoc) or not leaf.desc.data.startswith(path):
-            return None
-        parts.append(locations.named(leaf.desc.data.removeprefix(path)))
-    return locations.fuse(parts)
+def _inner(i: int, layers: Layers, paths: Sequence[str]) -> LocationAttr:
+    """The location of op i inside the function: those of all iterations, under what their names share after the layer's
+    path, else under the name in the first iteration."""
+    rows = [locations.leaves(iteration[i].location) for iteration in layers.iterations]
+    if len({len(row) for row in rows}) > 1:
+        return locations.fuse(leaf for row in rows for leaf in row)
+    relative = {tuple([_relative(leaf, path) for leaf in row]) for row, path in zip(rows, paths, strict=True)}
+    names = relative.pop()
+    if relative or not all(names):
+        names = [locations.text(leaf) for leaf in rows[0]]
+    columns = zip(*rows, strict=True)
+    return locations.fuse(locations.standing_for(name, column) for name, column in zip(names, columns, strict=True))
+
+
+def _relative(leaf: LocationAttr, path: str) -> str:
+    """What follows the path of the layer in a name; empty when it does not start with it."""
+    if not path or not isinstance(leaf, NameLoc) or not leaf.desc.data.startswith(f"{path}/"):
+        return ""
+    return leaf.desc.data.removeprefix(f"{path}/")

@@ -400,3 +400,28 @@ func.func @main(%x: tensor<1x3xf32>) -> (tensor<1x2xf32>) {
   %c = tensor.concat %s, %w {axis = 1 : i64} : tensor<1x1xf32>, tensor<1x1xf32> -> tensor<1x2xf32>
   return %c : tensor<1x2xf32>
 }
+
+// -----
+
+// Arguments without elements as results, of the program and of a shared function
+func.func private @layer(%x: tensor<4x6xf32>, %e: tensor<3x0xi64>) -> (tensor<4x6xf32>, tensor<3x0xi64>) {
+  %0 = tensor.exp %x : tensor<4x6xf32> -> tensor<4x6xf32>
+  return %0, %e : tensor<4x6xf32>, tensor<3x0xi64>
+}
+func.func @main(%x: tensor<4x6xf32>, %e: tensor<3x0xi64> {tensor.name = "e"}) -> (tensor<4x6xf32>, tensor<3x0xi64>, tensor<3x0xi64>) attributes {tensor.result_names = ["y", "f", "g"], tensor.states = [["e", "g"]]} {
+  %0, %1 = func.call @layer(%x, %e) : (tensor<4x6xf32>, tensor<3x0xi64>) -> (tensor<4x6xf32>, tensor<3x0xi64>)
+  return %0, %1, %e : tensor<4x6xf32>, tensor<3x0xi64>, tensor<3x0xi64>
+}
+
+// -----
+
+// A shared function writes rows of a value that its caller returns as well
+func.func private @layer(%x: tensor<4x6xf32>, %i: tensor<2x1xi64>, %r: tensor<2x6xf32>) -> tensor<4x6xf32> {
+  %0 = tensor.scatter_nd %x, %i, %r : tensor<4x6xf32>, tensor<2x1xi64>, tensor<2x6xf32> -> tensor<4x6xf32>
+  return %0 : tensor<4x6xf32>
+}
+func.func @main(%x: tensor<4x6xf32>, %i: tensor<2x1xi64>, %r: tensor<2x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>) {
+  %0 = tensor.add %x, %x : tensor<4x6xf32>, tensor<4x6xf32> -> tensor<4x6xf32>
+  %1 = func.call @layer(%0, %i, %r) : (tensor<4x6xf32>, tensor<2x1xi64>, tensor<2x6xf32>) -> tensor<4x6xf32>
+  return %0, %1 : tensor<4x6xf32>, tensor<4x6xf32>
+}

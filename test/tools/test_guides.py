@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import onnx
 import pytest
 
 from headrace.passes.infra import registry
 from headrace.tools import opt, run_lines
 from headrace.tools.cli import execute
+from headrace.tools.demo import Attention
 from headrace.tools.opt import driver
 from headrace.tools.opt.arguments import arguments
 
@@ -51,6 +53,20 @@ def test_the_pass_and_its_test(tmp_path: Path) -> None:
         code, shown = run_lines.run_line(line)
         assert code == 0, shown
         assert run_lines.run_line(re.sub(r"-p \S+", "", line))[0] != 0, f"passes without its pass: {line}"
+
+
+def test_look_inside_a_compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands run, and the last one ends in the artifact that the first one wrote."""
+    monkeypatch.chdir(tmp_path)
+    onnx.save(Attention(tokens=16, width=16, heads=2).model(), "m.onnx")
+    artifacts: list[bytes] = []
+    for line in block("## Look inside", "").splitlines():
+        name, *words = shlex.split(line)
+        code = opt.run(words) if name == "headrace-opt" else execute(words)
+        assert code == 0, line
+        artifacts += [Path("m.sn").read_bytes()]
+    assert len(artifacts) == 5 and len(set(artifacts)) == 1
+    assert Path("passes/16.fuse-stages.mlir").exists() and Path("trace.json").exists()
 
 
 def test_when_a_pass_is_wrong(

@@ -43,6 +43,7 @@ def command(
 
     from headrace.dialects.support import locations
     from headrace.tools.debug.bisection import bisect
+    from headrace.tools.debug.edits import is_tensor_program
     from headrace.tools.debug.reduction import count, reduce_failure
     from headrace.tools.debug.reproducer import said, write
 
@@ -53,6 +54,8 @@ def command(
         found = bisect(module, trial, lambda text: show(0, 0, text))
         kept, small = found.before, found.trial
         if smaller:
+            if not is_tensor_program(kept) and is_tensor_program(module):  # the program that is the shorter to read
+                kept, small = module, replace(small, passes=trial.passes[: found.number + 1])
             near = found.rewrite.location if found.rewrite else None
             kept, small = reduce_failure(kept, small, most=most, progress=lambda text: show(0, 0, text), near=near)
     line = ""

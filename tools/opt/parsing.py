@@ -10,7 +10,16 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import (
+    FileLineColLoc,
+    FusedLoc,
+    IntAttr,
+    LocationAttr,
+    ModuleOp,
+    NoneAttr,
+    StringAttr,
+    UnknownLoc,
+)
 from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, SSAValue, TypeAttribute
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
@@ -82,6 +91,16 @@ class LocatingParser(Parser):
 
     def _location(self, line: int, column: int) -> LocationAttr:
         return FileLineColLoc(StringAttr(self.lexer.input.name), IntAttr(line), IntAttr(column))
+
+    def _parse_location(self) -> LocationAttr:
+        if self.parse_optional_keyword("fused") is None:
+            return super()._parse_location()
+        metadata = NoneAttr()  # which xDSL prints and does not read
+        if self.parse_optional_punctuation("<") is not None:
+            metadata = self.parse_attribute()
+            self.parse_punctuation(">")
+        parts = self.parse_comma_separated_list(self.Delimiter.SQUARE, self._parse_location)
+        return FusedLoc(tuple(parts), metadata)
 
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
         super()._register_ssa_definition(name, values, span)

@@ -95,7 +95,9 @@ def update(path: Path, execute: bool = True) -> Update:
     try:
         lines = text.splitlines()
         wanted = marked(lines)
-        outputs = {one: _output(one, found, execute) for one in sources(path, text)}
+        prefixes = {block.prefix for block in wanted}
+        users = [one for one in sources(path, text) if one.golden is not None or prefixes & {*one.prefixes}]
+        outputs = {one: _output(one, execute) for one in users}
         for one, output in outputs.items():
             if one.golden is not None:
                 _golden(found, one.golden, output)
@@ -166,7 +168,7 @@ def _all_lines(text: str, path: Path) -> list[Line]:
     return found or [Line("", line) for line in text.splitlines()]
 
 
-def _output(source: Source, found: Update, execute: bool) -> str:
+def _output(source: Source, execute: bool) -> str:
     """What a RUN line prints. `CompileError` when it fails, or when what it prints is wrong."""
     code, output, errors = run_lines.run(source.commands)
     if code:
@@ -218,7 +220,14 @@ def _hand_written(name: str, lines: list[str], outputs: dict[Source, str]) -> li
 def uses(path: Path, name: str) -> bool:
     """Whether a RUN line of a test runs this pass."""
     texts = [run_lines.pipeline(c) for line in run_lines.substituted(path) for c in run_lines.commands(line) or ()]
-    return any(one.name == name for text in texts for one in build(text, pipelines=opt.pipelines()))
+    return any(_runs(text, name) for text in texts)
+
+
+def _runs(text: str, name: str) -> bool:
+    try:
+        return any(one.name == name for one in build(text, pipelines=opt.pipelines()))
+    except CompileError:  # a test of what is no pipeline
+        return False
 
 
 def tests(given: Iterable[Path]) -> list[Path]:

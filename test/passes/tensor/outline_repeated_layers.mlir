@@ -27,13 +27,14 @@
 // CHECK-NEXT:  }
 // END CHECK
 
-// A call has the path of its layer, ops inside what follows it.
+// A call stands for the ops of its layer, under their path; an op inside for those of all layers, under what follows it.
 // LOC-LABEL: @layers
-// LOC:         func.call @layer({{.*}} loc("/h.0")
-// LOC:         func.call @layer({{.*}} loc("/h.1")
-// LOC:         func.call @layer({{.*}} loc("/h.2")
-// LOC:         tensor.matmul {{.*}} loc("attn/matmul")
-// LOC:         tensor.add {{.*}} loc("add")
+// LOC:         func.call @layer({{.*}} loc("/h.0"(fused["/h.0/attn/matmul", "/h.0/add", "/h.0/mul"]))
+// LOC:         func.call @layer({{.*}} loc("/h.1"(fused["/h.1/attn/matmul", "/h.1/add", "/h.1/mul"]))
+// LOC:         func.call @layer({{.*}} loc("/h.2"(fused["/h.2/attn/matmul", "/h.2/add", "/h.2/mul"]))
+// LOC:         @layer(%x: tensor<4x4xf32> loc("x"(fused[{{.*}}":38:19, "/h.0/mul", "/h.1/mul"]))
+// LOC:         tensor.matmul {{.*}} loc("attn/matmul"(fused["/h.0/attn/matmul", "/h.1/attn/matmul", "/h.2/attn/matmul"]))
+// LOC:         tensor.add {{.*}} loc("add"(fused["/h.0/add", "/h.1/add", "/h.2/add"]))
 func.func @layers(%x : tensor<4x4xf32>) -> tensor<4x4xf32> {
   %bias = tensor.weight "bias" : tensor<4xf32>
   %w0 = tensor.weight "h.0.weight" : tensor<4x4xf32>

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from headrace.dialects.support.locations import named
+from headrace.dialects.support.locations import named, origins, text
 from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor.base import create, ir_type
 from headrace.dialects.tensor.interpreter import run_function
@@ -116,9 +116,12 @@ def test_locations_of_calls_and_of_what_is_inside() -> None:
     module = Decoder(3).module
     PassManager(Context(), build(PIPELINE)).run(module)
     main, layer = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
-    calls = [op.location for op in main.body.block.ops if isinstance(op, CallOp)]
-    assert calls == [named("/h.0"), named("/h.1"), named("/h.2")]
-    assert next(op for op in layer.body.block.ops if op.name == "tensor.softmax").location == named("softmax_17")
+    calls = [op for op in main.body.block.ops if isinstance(op, CallOp)]
+    assert [text(call.location) for call in calls] == ["/h.0", "/h.1", "/h.2"]
+    softmax = next(op for op in layer.body.block.ops if op.name == "tensor.softmax")
+    assert text(softmax.location) == "softmax_17"
+    assert origins(softmax) == [f"/h.{k}/softmax_17" for k in range(3)]
+    assert [f"/h.{k}/softmax_17" in origins(call) for k, call in enumerate(calls)] == [True] * 3
 
 
 def test_outlining_twice_changes_nothing_and_is_the_same_each_time() -> None:

@@ -279,6 +279,13 @@ def test_hand_written_lines_that_no_longer_match_are_told(run: Run, tmp_path: Pa
     assert 'lines that are written by hand no longer match: x.mlir:22: error: Couldn\'t match "tensor.log".' in shown
 
 
+def test_run_lines_that_have_no_block_are_not_run(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "x.mlir"
+    path.write_text("// RUN: headrace-opt %s -p nonsense | filecheck %s --check-prefix=OTHER\n" + TEST)
+    assert run("--only", "cse")[0] == 0
+    assert "CHECK-NEXT" in path.read_text()
+
+
 def test_bad_usage(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x.mlir").write_text(TEST)
     assert run("--only", "csee") == (2, "update_tests: error: unknown pass 'csee'; did you mean 'cse'?\n")
