@@ -62,7 +62,7 @@ LAYERS = (
     Layer("dialects.dataflow", (*_BASE, "dialects.tensor"), ("xdsl", "numpy", "ml_dtypes")),
     Layer("dialects.rdu", (*_BASE, "dialects.tensor"), ("xdsl", "numpy", "ml_dtypes")),
     Layer("passes.infra", ("dialects.support",), ("xdsl",)),
-    Layer("passes.analysis", ("dialects", "passes.infra"), ("xdsl", "numpy", "scipy")),
+    Layer("passes.analysis", ("dialects", "passes.infra"), ("xdsl", "numpy", "scipy", "yaml")),
     Layer("passes.tensor", _PASS, ("xdsl", "numpy", "ml_dtypes")),
     Layer("passes.dataflow", (*_PASS, "dialects.dataflow"), ("xdsl", "numpy")),
     Layer("passes.rdu", (*_PASS, "dialects.rdu"), ("xdsl", "numpy")),

@@ -27,11 +27,19 @@ def _inner(stream: Stream, view: View, frames: int) -> tuple[tuple[int, int], ..
     return footprint([*zip(stream.tile, view.strides, strict=True), *loops])
 
 
+Port = tuple[Stream, View]
+
+
 def common_frames(buffer: BufferOp) -> int:
-    """The most outer loops that all ports share, each frame of the readers lying within the same frame of the
-    writer."""
+    """The most outer loops that all ports of a buffer share (`shared_frames`)."""
     ports = buffer.ports
-    writers = ports[: len(buffer.ins)]
+    return shared_frames(ports[: len(buffer.ins)], ports[len(buffer.ins) :])
+
+
+def shared_frames(writers: Sequence[Port], readers: Sequence[Port]) -> int:
+    """The most outer loops that all ports share, each frame of the readers lying within the same frame of the
+    writers."""
+    ports = [*writers, *readers]
     most = min(len(stream.time) for stream, _ in ports)
     best = 0
     for n in range(1, most + 1):
@@ -41,12 +49,39 @@ def common_frames(buffer: BufferOp) -> int:
         }
         if len(steps) != 1 or any(s == 0 and c > 1 for c, s in next(iter(steps))):
             break
-        if len(writers) == 1 and all(_within(port, writers[0], n) for port in ports[1:]):
+        if len(writers) == 1:
+            fits = all(_within(port, writers[0], n) for port in readers)
+        else:
+            fits = _apart(writers, readers, n, next(iter(steps)))
+        if fits:
             best = n
     return best
 
 
-def _within(reader: tuple[Stream, View], writer: tuple[Stream, View], frames: int) -> bool:
+def _apart(writers: Sequence[Port], readers: Sequence[Port], frames: int, steps: Sequence[tuple[int, int]]) -> bool:
+    """Whether a frame of several writers is a range of addresses of its own that its readers stay in."""
+    low, high = _range(writers, frames)
+    length = high - low
+    for count, step in sorted(steps, key=lambda x: abs(x[1])):
+        if count > 1:
+            if abs(step) < length:
+                return False
+            length = abs(step) * (count - 1) + length
+    first, last = _range(readers, frames)
+    return low <= first and last <= high
+
+
+def _range(ports: Sequence[Port], frames: int) -> tuple[int, int]:
+    """The addresses of the ports' first frame: from, to (exclusive)."""
+    low, high = [], []
+    for stream, view in ports:
+        ends = [(n - 1) * s for n, s in _inner(stream, view, frames)]
+        low.append(view.offset + sum(x for x in ends if x < 0))
+        high.append(view.offset + sum(x for x in ends if x > 0) + 1)
+    return min(low), max(high)
+
+
+def _within(reader: Port, writer: Port, frames: int) -> bool:
     mine, theirs = _inner(*reader, frames), _inner(*writer, frames)
     if mine == theirs and reader[1].offset == writer[1].offset:
         return True

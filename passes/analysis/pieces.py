@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
-from headrace.dialects.machine.cost import Cost
+from headrace.dialects.machine.cost import Cost, words_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu import cost
 from headrace.dialects.rdu.cost import CONTRACTIONS, REDUCING
+from headrace.dialects.support.dtypes import byte_size
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.passes.analysis.bodies import Body
@@ -42,6 +43,13 @@ def body_interval(body: Body, types: Sequence[TT], device: Device) -> float:
     return max(piece_cost(body, piece, types, device).interval for piece in pieces(body, device))
 
 
+def port_words(body: Body, types: Sequence[TT], device: Device) -> int:
+    """Cycles that the busiest port of a unit takes for one tile, at one vector word a cycle."""
+    words = [cost.feed(body.ops, types, v, device).words for v in range(body.inputs)]
+    words += [words_of(device, types[v].elements * byte_size(types[v].dtype)) for v in body.outputs]
+    return max(words, default=0)
+
+
 @dataclass(frozen=True)
 class Split:
     """A way to spread a body over symmetric units: `parts` of its first output's dims, and the cycles between tiles
@@ -60,12 +68,29 @@ def splits(body: Body, device: Device, most: int) -> list[Split]:
     """The ways to spread a body over at most `most` units for each piece that are worth it, least units first: each is
     faster than all that take no more. Costs are those of the parts, so a part that leaves lanes or stages idle counts
     as slow as it is. One or two dims are cut, in equal parts; of equals the order of `_preferred` decides."""
+    key = (
+        *((op.name, tuple(sorted(op.attrs.items())), op.operands, op.results) for op in body.ops),
+        *(body.types, body.outputs, most, id(device)),
+    )
+    if key not in _splits:
+        if len(_splits) > MOST_REMEMBERED:
+            _splits.clear()
+        _splits[key] = device, _find_splits(body, device, most)
+    return _splits[key][1]
+
+
+MOST_REMEMBERED = 4096
+_splits: dict[object, tuple[Device, list[Split]]] = {}
+"""What `splits` found. Holds the devices, so that their ids stay theirs."""
+
+
+def _find_splits(body: Body, device: Device, most: int) -> list[Split]:
     axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
     order = {dim: i for i, dim in enumerate(_preferred(body, axes))}
     found: list[Split] = []
     for parts in sorted(_candidates(axes, order, most), key=lambda s: (prod(n for _, n in s), len(s), _rank(s, order))):
         types = cut(body.ops, body.types, [(axes[dim], axes[dim].size // n) for dim, n in parts])
-        interval = body_interval(body, types, device)
+        interval = max(body_interval(body, types, device), port_words(body, types, device))
         if not found or interval < found[-1].interval:
             found.append(Split(parts, interval))
     return found

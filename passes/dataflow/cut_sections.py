@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -27,15 +29,24 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.support import locations
 from headrace.dialects.support.access import identity
 from headrace.dialects.support.diagnostics import CompileError
-from headrace.dialects.support.journal import Candidate, count, decide, decline, may
+from headrace.dialects.support.journal import Candidate, count, current, decide, decline, may
 from headrace.dialects.tensor.base import ir_type
 from headrace.passes.analysis.bodies import Body
+from headrace.passes.analysis.fusion_rules import FusionRules, fusion_rules
 from headrace.passes.analysis.memory import fitting_frames, held_bytes, units_for
+from headrace.passes.analysis.phases import Grid, Tally, is_barrier, moved, options, phases
 from headrace.passes.analysis.pieces import pieces
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
 Process = StageOp | GatherOp | ScatterOp
+MOST_STARTS = 200
+"""Most processes of a section in which a cut is tried before each; beyond that, before phases and full groups."""
+
+
+def is_stream(value: SSAValue) -> bool:
+    """Whether a value is a stream, not a tensor off chip."""
+    return isinstance(value.type, StreamType)
 
 
 def _loaded(stream: SSAValue) -> bool:
@@ -55,7 +66,12 @@ class Budget:
 class _Cutter:
     """Cuts one section into groups of consecutive processes."""
 
-    def __init__(self, section: SectionOp, device: Device, budget: Budget) -> None:
+    def __init__(
+        self, section: SectionOp, device: Device, budget: Budget, most: int, by: str, rules: FusionRules
+    ) -> None:
+        self.by = by
+        self.rules = rules
+        self.ways = {"time": self._by_time, "order": self._by_order, "op": self._by_op, "rule": self._by_rule}
         self.section = section
         self.device = device
         self.budget = budget
@@ -66,9 +82,22 @@ class _Cutter:
         }
         self.need = {op: self._units(op) for op in self.ops if isinstance(op, BufferOp)}
         self.group: dict[Operation, int] = {}
-        self.full: dict[Operation, str] = {}
-        """Processes that open a group, and what the one before had no more of."""
+        self.full: dict[int, str] = {}
+        """What a group that begins with this process has no more of at its end."""
         self.free: dict[StoreOp, int] = {}
+        self.place = phases(self.processes, device)
+        ways = {
+            op: [(units, cycles) for _, units, cycles in options(op, device, most)]
+            for op in self.processes
+            if isinstance(op, StageOp)
+        }
+        slowest = sum(found[0][1] for found in ways.values())
+        fastest = min((found[-1][1] for found in ways.values()), default=1.0)
+        self.grid = Grid(fastest, slowest)
+        self.demand = {op: self.grid.units(ways.get(op, ())) for op in self.processes}
+        self.processes.sort(key=lambda op: self.place[op].phase)  # a stable sort keeps writers before readers
+        self.number = {op: i for i, op in enumerate(self.processes)}
+        self.last_use = {out: self._last_use(out) for op in self.processes for out in op.results if is_stream(out)}
 
     def _units(self, buffer: BufferOp) -> int:
         return units_for(buffer, self.device, fitting_frames(buffer, self.device, 2), 2)
@@ -86,35 +115,145 @@ class _Cutter:
         return buffers, transfers
 
     def assign(self) -> int:
-        """Put processes into groups, first to last, a new one when the budget is used up; the number of groups."""
-        current, pcu, results = 0, 0, 0
+        """Put processes into groups of consecutive ones that fit the budget; the number of groups."""
+        ends = self.ways[self.by]()
+        self.group.clear()
+        for number, (first, last) in enumerate(pairwise([0, *ends])):
+            self.group.update((op, number) for op in self.processes[first:last])
+        return max(1, len(ends))
+
+    def _by_time(self) -> list[int]:
+        """Where groups end such that the modelled time of all of them is least: dynamic programming over the ends."""
+        count = len(self.processes)
+        best: list[tuple[float, int]] = [(0.0, 0), *[(float("inf"), 0)] * count]
+        for start in self._starts():
+            if best[start][0] == float("inf"):
+                continue
+            for end, cycles in self._extend(start):
+                total = best[start][0] + cycles
+                if total < best[end][0] * (1 - 1e-9):
+                    best[end] = total, start
+        ends: list[int] = []
+        at = count
+        while at:
+            ends.append(at)
+            at = best[at][1]
+        return ends[::-1]
+
+    def _by_order(self) -> list[int]:
+        """Where groups end when each takes all that fits."""
+        ends = [0]
+        while ends[-1] < len(self.processes):
+            ends.append(max(end for end, _ in self._extend(ends[-1])))
+        return ends[1:]
+
+    def _by_op(self) -> list[int]:
+        """Every process on its own."""
+        return list(range(1, len(self.processes) + 1))
+
+    def _by_rule(self) -> list[int]:
+        """Where groups end when each is what a rule matches, as far as it fits, or one process."""
+        ends = [0]
+        while (start := ends[-1]) < len(self.processes):
+            wanted = start + max(1, self.rules.matched(self.processes[start:]))
+            ends.append(max(end for end, _ in self._extend(start) if end <= wanted))
+        return ends[1:]
+
+    def _modelled(self, ends: Sequence[int]) -> float:
+        """Cycles of all groups that end there."""
+        return sum(dict(self._extend(first))[last] for first, last in pairwise([0, *ends]))
+
+    def explain(self, count: int) -> None:
+        """Note what was chosen and what the other ways of cutting would have taken."""
+        if current() is None or len(self.processes) < 2:
+            return
+        candidates: list[Candidate] = []
+        whole = dict(self._extend(0)).get(len(self.processes))
+        if whole is None:
+            candidates.append(Candidate("one section", None, "takes more units than a section may"))
+        elif count > 1:
+            candidates.append(Candidate("one section", whole, self._lost(whole)))
+        for name, way in (("as much as fits", self._by_order), ("one op a section", self._by_op)):
+            ends = way()
+            if len(ends) not in (1, count):
+                cycles = self._modelled(ends)
+                candidates.append(Candidate(f"{name}: {len(ends)} sections", cycles, self._lost(cycles)))
+        chosen = f"{count} sections" if count > 1 else "one section"
+        sizes = Counter(self.group.values())
+        ends = [sum(sizes[i] for i in range(n + 1)) for n in range(max(self.group.values()) + 1)]
+        candidates.insert(0, Candidate(chosen, self._modelled(ends)))
+        decide("section cut", self.section, chosen, candidates, "cycles")
+        name = self.section.sym.data
+        for number, (first, last) in enumerate(pairwise([0, *ends])):
+            if last < len(self.processes):
+                joined = dict(self._extend(first)).get(last + 1)
+                reason = f"it takes {self.full[first]}" if joined is None else self._lost(joined)
+                here, before = f"{name}.{number + 1}", Candidate(f"{name}.{number}", joined, reason)
+                decide("section", self.processes[last], here, (before,), "cycles")
+
+    def _lost(self, cycles: float) -> str:
+        return "modelled as slower" if self.by == "time" else f"sections are cut by {self.by}"
+
+    def _starts(self) -> Iterator[int]:
+        """Where a group may begin: anywhere in a short section; in a long one where a phase begins, and where a group
+        is full."""
+        count = len(self.processes)
+        if count <= MOST_STARTS:
+            yield from range(count)
+            return
+        full = 0
+        for i, op in enumerate(self.processes):
+            if i == full or (i and self.place[op].phase != self.place[self.processes[i - 1]].phase):
+                if i == full:
+                    full = max(end for end, _ in self._extend(i))
+                yield i
+
+    def _extend(self, start: int) -> Iterator[tuple[int, float]]:
+        """The groups that begin with a process: where each ends, and its modelled cycles."""
+        limits = self.budget.pcu, self.budget.pmu, self.budget.agcu
+        pcu, pmu, results = 0, 0, 0
         held: set[BufferOp] = set()
         loads: set[SSAValue] = set()
-        self.group.clear()
-        self.full.clear()
-        for process in self.processes:
+        made: list[SSAValue] = []
+        tally = Tally(self.device, self.budget.pcu, self.grid)
+        for end in range(start, len(self.processes)):
+            process = self.processes[end]
             buffers, transfers = self._ports(process)
-            needed = {made for v in process.operands if isinstance(v.owner, BufferOp) for made in v.owner.ins}
-            more = {v for v in needed if self.home(v) != current}
-            wide = (
-                pcu + self.chain[process],
-                sum(self.need[b] for b in held | buffers),
-                len(loads | more) + results + transfers,
-            )
-            limits = self.budget.pcu, self.budget.pmu, self.budget.agcu
-            if self.group and any(w > limit for w, limit in zip(wide, limits, strict=True)):
-                kinds = zip(("compute units", "memory units", "address generators"), wide, limits, strict=True)
-                self.full[process] = ", ".join(f"{w} {kind} of {limit}" for kind, w, limit in kinds if w > limit)
-                current, pcu, results = current + 1, 0, 0
-                held, loads = set[BufferOp](), set[SSAValue]()
-                more = needed  # what earlier sections make is loaded as well
-            self._check_alone(process, buffers)
+            needed = {v for x in process.operands if isinstance(x.owner, BufferOp) for v in x.owner.ins}
+            more = {v for v in needed if self._before(v, start)} - loads
+            pcu += self.chain[process]
+            pmu += sum(self.need[b] for b in buffers - held)
+            results += transfers
             held |= buffers
             loads |= more
-            pcu += self.chain[process]
-            results += transfers
-            self.group[process] = current
-        return current + 1
+            if end == start:
+                self._check_alone(process, buffers)
+            kinds = zip(("compute", "memory", "address"), (pcu, pmu, len(loads) + results), limits, strict=True)
+            over = [f"{w} {kind} units of {limit}" for kind, w, limit in kinds if w > limit]
+            if over and end > start:
+                self.full[start] = ", ".join(over)
+                return
+            place = self.place[process]
+            steps = max((stream_of(out).steps for out in process.results if is_stream(out)), default=1)
+            tally.add(place, self.demand[process], steps)
+            for one in more:
+                tally.load(place.phase, moved(one), is_barrier(one, self.device))
+            made += [out for out in process.results if is_stream(out)]
+            yield end + 1, tally.cycles(sum(moved(out) for out in made if self.last_use[out] > end))
+
+    def _last_use(self, stream: SSAValue) -> float:
+        """The number of the last process that takes a stream; infinite for a result of the section."""
+        last = -1.0
+        for use in stream.uses:
+            if isinstance(use.operation, StoreOp):
+                return float("inf")
+            takers = use.operation.results if isinstance(use.operation, BufferOp) else [stream]
+            last = max([last, *(self.number.get(u.operation, -1) for v in takers for u in v.uses)])
+        return last
+
+    def _before(self, made: SSAValue, start: int) -> bool:
+        """Whether a stream is made off chip or by a process before `start`."""
+        return self.number.get(made.owner, -1) < start  # pyright: ignore[reportArgumentType, reportCallIssue]
 
     def place_stores(self, count: int) -> int:
         """Give every store that is free to move to the first group with address generators left, not before what it
@@ -214,13 +353,6 @@ class _Cutter:
         """What the whole section takes."""
         pcu, pmu = sum(self.chain.values()), sum(self.need.values())
         return f"{pcu} compute units of {self.budget.pcu}, {pmu} memory units of {self.budget.pmu}"
-
-    def explain(self) -> None:
-        """Note why each group ends where it does."""
-        name = self.section.sym.data
-        for op, reason in self.full.items():
-            group = self.group[op]
-            decide("section", op, f"{name}.{group}", (Candidate(f"{name}.{group - 1}", reason=f"it takes {reason}"),))
 
     def cut(self, count: int) -> None:
         """Replace the section by `count` sections in order."""
@@ -383,30 +515,36 @@ class _Part:
 class CutSectionsPass(Pass):
     """Cut a section that takes more units than the chip has into sections that run one after another.
 
-    Assumes tiled stages and a device in the module. Stages join a section in order until its memory units (what every
-    buffer holds with two copies of a frame), compute units (one for each piece of a body) or address generators are
-    used up. What a later section needs is stored off chip and loaded again; weights are loaded where they are read. A
-    stage that does not fit alone is refused with the numbers. Copies from off-chip memory to off-chip memory go where
-    address generators are left.
+    Assumes tiled stages and a device in the module. A section is a run of stages whose memory units (what every buffer
+    holds with two copies of a frame), compute units (one for each piece of a body) and address generators the chip has.
+    `by` says which: `time` finds the cuts with the least modelled time (phases of the section, units shared out among
+    their stages, loads that must come first, traffic, launches) by dynamic programming; `order` puts all that fits into
+    each; `rule` what a fusion rule matches; `op` one op. What a later section needs is stored off chip and loaded
+    again; weights are loaded where they are read. A stage that does not fit alone is refused with the numbers. Copies
+    from off-chip memory to off-chip memory go where address generators are left.
 
         dataflow.section "main_0" { … }   =>   dataflow.section "main_0.0" { … }  dataflow.section "main_0.1" { … }
     """
 
     name = "cut-sections"
     share: float = option(0.9, "share of the device's units that a section may take", low=0.05, high=1.0)
+    most: int = option(512, "most units for one piece of a stage", low=1)
+    by: str = option("time", "what decides", choices=("time", "order", "rule", "op"))
+    rules: str = option("", "file of fusion rules (YAML) for by=rule, before the built-in ones")
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
         budget = Budget(*(max(1, int(device.count(kind) * self.share)) for kind in ("pcu", "pmu", "agcu")))
+        rules = fusion_rules(self.rules)
         changed = False
         for section in list(sections(module)):
-            cutter = _Cutter(section, device, budget)
+            cutter = _Cutter(section, device, budget, self.most, self.by, rules)
             number = cutter.fit()
+            count("sections", number)
             if number == 1:
                 decline("cut-section", section, f"it fits the chip: {cutter.usage()}")
             elif may("cut-section", section):
-                cutter.explain()
-                count("sections made", number)
+                cutter.explain(number)
                 cutter.cut(number)
                 changed = True
         return changed

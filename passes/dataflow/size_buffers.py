@@ -8,11 +8,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from headrace.dialects.dataflow.network import Network
-from headrace.dialects.dataflow.ops import BufferOp, SectionOp
+from headrace.dialects.dataflow.ops import BufferOp, GatherOp, ScatterOp, SectionOp, StageOp
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support.journal import Candidate, count, decide
 from headrace.passes.analysis.memory import fitting_frames
+from headrace.passes.analysis.phases import phases
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
@@ -24,7 +25,7 @@ def size(section: SectionOp, device: Device, copies: int) -> bool:
     for op in buffers:
         op.frames, op.copies = IntegerAttr(fitting_frames(op, device, copies), i64), IntegerAttr(1, i64)
     network = Network(section)
-    start = {op: min(copies, op.frame_count) for op in buffers}
+    start = {op: min(max(copies, held), op.frame_count) for op, held in overlaps(section, device).items()}
     held = dict(start)
     while (stuck := network.run(held)) is not None:
         grown = {op: min(2 * held[op], op.frame_count) for op in stuck.full if held[op] < op.frame_count}
@@ -41,6 +42,24 @@ def size(section: SectionOp, device: Device, copies: int) -> bool:
         count("buffers")
         op.copies = IntegerAttr(held[op], i64)
     return [(op.frames, op.copies) for op in buffers] != before
+
+
+def overlaps(section: SectionOp, device: Device) -> dict[BufferOp, int]:
+    """Frames that each buffer holds while all stages of a phase work on frames of their own: from the stage that writes
+    one to the last that reads it, so that no path waits for a longer one beside it."""
+    place = phases([op for op in section.body.block.ops if isinstance(op, StageOp | GatherOp | ScatterOp)], device)
+    found: dict[BufferOp, int] = {}
+    for op in section.body.block.ops:
+        if not isinstance(op, BufferOp):
+            continue
+        readers = [place[use.operation] for out in op.outs for use in out.uses if use.operation in place]
+        writers = [place[v.owner] for v in op.ins if v.owner in place]  # pyright: ignore[reportArgumentType]
+        last = max(readers, default=None)
+        first = min(writers, default=min(readers, default=None))
+        found[op] = 1
+        if first is not None and last is not None and first.phase == last.phase:
+            found[op] = last.depth - first.depth + (1 if writers else 2)
+    return found
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -25,11 +25,12 @@ from headrace.dialects.dataflow.ops import (
 from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.support import dtypes
-from headrace.dialects.support.access import Loop, Stream, identity
+from headrace.dialects.support.access import Loop, Stream, View, identity
 from headrace.dialects.support.journal import count, current, decide, decline, may
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.passes.analysis.bodies import Body
+from headrace.passes.analysis.network import Port, shared_frames
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
@@ -73,13 +74,18 @@ class Choice:
         return Stream(tile.shape, type.dtype, tuple(time))
 
 
-def choose(body: Body, steps: int, rows: int, resident: int, passing: int) -> Choice:
+def choose(
+    body: Body, steps: int, rows: int, resident: int, passing: int, prefer: Prefer | None = None, block: int = 0
+) -> Choice:
     """Loops of a stage: outer dims first until `steps` iterations; the innermost keeps `rows` indices a tile.
 
     The last dim (columns) is not looped, unless the second operand of a contraction has more than `resident` bytes:
     then the columns are the outermost loop, so that it streams through in blocks, two of which have `passing` bytes. A
     convolution loops over its outer spatial dims, and over output channels for the same reason. Where there is no
     contraction, the columns are the innermost loop if two tiles had more than `passing` bytes otherwise.
+
+    `prefer` gives the outermost loop (axis and count) that follows what feeds the stage best, if any; other dims are
+    then looped inside it until a tile of the result has at most `block` bytes.
     """
     out = body.types[body.outputs[0]]
     found = body.axes()
@@ -88,6 +94,9 @@ def choose(body: Body, steps: int, rows: int, resident: int, passing: int) -> Ch
     if contraction is None:
         others = [a for a in found if a.dim_of(body.outputs[0]) != last]
         loops = _split(others, steps, rows)
+        followed = prefer(others, loops) if prefer is not None else None
+        if followed is not None:
+            loops = [followed, *_inside(body, followed, others, block)]
         nbytes = out.elements * dtypes.byte_size(out.dtype)
         if len(found) > len(others) and 2 * nbytes // prod(count for _, count, _ in loops) > passing:
             columns = next(a for a in found if a.dim_of(body.outputs[0]) == last)
@@ -109,7 +118,39 @@ def choose(body: Body, steps: int, rows: int, resident: int, passing: int) -> Ch
     spared = (across, last)
     others = [a for a in found if a.dim_of(body.outputs[0]) not in spared]
     left = max(1, steps // max(1, *(count for _, count, _ in streamed), 1))
-    return Choice((*streamed, *_split(others, left, 1 if conv else rows)))
+    loops = _split(others, left, 1 if conv else rows)
+    followed = prefer(others, loops) if prefer is not None and not streamed else None
+    if followed is not None:
+        loops = [followed, *_inside(body, followed, others, block)]
+    return Choice((*streamed, *loops))
+
+
+def _inside(
+    body: Body, outer: tuple[Axis, int, int], others: Sequence[Axis], block: int
+) -> list[tuple[Axis, int, int]]:
+    """Loops inside an outer one, outer dims first, until a tile of whatever they cut has at most `block` bytes."""
+    ends = {*range(body.inputs), *body.outputs}
+    nbytes = {v: body.types[v].elements * dtypes.byte_size(body.types[v].dtype) for v in ends}
+
+    def shrink(axis: Axis, count: int) -> None:
+        for v in ends & axis.follows.keys():
+            nbytes[v] //= count
+
+    shrink(outer[0], outer[1])
+    loops: list[tuple[Axis, int, int]] = []
+    for axis in others:
+        if axis is outer[0] or axis.size == 1:
+            continue
+        largest = max((nbytes[v] for v in ends & axis.follows.keys()), default=0)
+        if largest <= block:
+            continue
+        count = least_divisor(axis.size, -(-largest // max(1, block)))
+        loops.append((axis, count, axis.size // count))
+        shrink(axis, count)
+    return loops
+
+
+Prefer = Callable[[Sequence[Axis], list[tuple[Axis, int, int]]], "tuple[Axis, int, int] | None"]
 
 
 def _split(found: Sequence[Axis], steps: int, rows: int) -> list[tuple[Axis, int, int]]:
@@ -129,9 +170,12 @@ def _split(found: Sequence[Axis], steps: int, rows: int) -> list[tuple[Axis, int
 class _Tiler:
     """Rebuilds a section with the loops chosen for each stage."""
 
-    def __init__(self, section: SectionOp, steps: int, rows: int, chunk: int, resident: int, passing: int) -> None:
+    def __init__(
+        self, section: SectionOp, steps: int, rows: int, chunk: int, resident: int, passing: int, block: int
+    ) -> None:
         self.section = section
         self.steps, self.rows, self.chunk, self.resident, self.passing = steps, rows, chunk, resident, passing
+        self.block = block
         self.streams: dict[SSAValue, Stream] = {}
         self.bodies: dict[Operation, tuple[Body, tuple[TT, ...]]] = {}
 
@@ -185,7 +229,15 @@ class _Tiler:
     def _decide(self, op: Operation) -> None:
         if isinstance(op, StageOp):
             body = Body.of(op.body.block)
-            choice = choose(body, self.steps, self.rows, self.resident, self.passing)
+            choice = choose(
+                body,
+                self.steps,
+                self.rows,
+                self.resident,
+                self.passing,
+                lambda others, loops: self._prefer(op, body, others, loops),
+                self.block,
+            )
             types = cut(body.ops, body.types, [(axis, block) for axis, _, block in choice.loops])
             self.bodies[op] = (body, types)
             for i, value in enumerate(op.ins):
@@ -199,6 +251,50 @@ class _Tiler:
             count = largest_divisor(lead, self.steps)
             self.streams[op.indices] = _rows(index, count)
             self.streams[rows] = _rows(stream_of(rows), count)
+
+    def _prefer(
+        self, op: StageOp, body: Body, others: Sequence[Axis], loops: list[tuple[Axis, int, int]]
+    ) -> tuple[Axis, int, int] | None:
+        """The outermost loop with which a stage follows most of what other stages hand it, so that they overlap."""
+        feeds: list[tuple[int, list[Port], View, int]] = []
+        for i, value in enumerate(op.ins):
+            buffer = value.owner
+            if isinstance(buffer, BufferOp):
+                writers = [
+                    (self.streams[v], view)
+                    for v, view in zip(buffer.ins, views(buffer.in_views), strict=True)
+                    if v in self.streams
+                ]
+                if writers and len(writers) == len(buffer.ins):
+                    out = buffer.outs.index(value)  # pyright: ignore[reportArgumentType]
+                    nbytes = body.types[i].elements * dtypes.byte_size(body.types[i].dtype)
+                    feeds.append((i, writers, views(buffer.out_views)[out], nbytes))
+        if not feeds:
+            return None
+
+        def followed(loop: tuple[Axis, int, int]) -> int:
+            axis, _, block = loop
+            types = cut(body.ops, body.types, [(axis, block)])
+            choice = Choice((loop,))
+            return sum(
+                nbytes
+                for i, writers, view, nbytes in feeds
+                if shared_frames(writers, [(choice.stream(i, body.types[i], types[i]), view)])
+            )
+
+        counts = {w.time[0].count for _, writers, _, _ in feeds for w, _ in writers if w.time}
+        candidates = [
+            (axis, count, axis.size // count)
+            for axis in others
+            for count in sorted(counts)
+            if count > 1 and axis.size % count == 0
+        ]
+        best = max(candidates, key=followed, default=None)
+        if best is None or not followed(best):
+            return None
+        if loops and followed(loops[0]) >= followed(best):
+            return None if len(loops) == 1 else loops[0]
+        return best
 
     def _load(self, op: LoadOp) -> Stream:
         """A load goes by chunks; inside the outer loops of its only reader where that reader takes each block in order,
@@ -303,13 +399,16 @@ class TilePass(Pass):
     chunk: int = option(65536, "size of the tiles of a load that follows no reader", unit="bytes", low=64)
 
     resident: float = option(0.75, "share of the on-chip memory up to which weights stay whole on the chip", low=0.0)
+    block: float = option(0.0157, "share of the on-chip memory up to which a tile inside a row loop is whole", low=0.0)
     passing: float = option(0.125, "share of the on-chip memory that larger weights take, in two blocks", low=0.0)
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
         memory = device.count("pmu") * device.pmu.bytes
         held, passing = int(memory * self.resident), int(memory * self.passing)
+        block = int(memory * self.block)
         changed = [
-            _Tiler(section, self.steps, self.rows, self.chunk, held, passing).run() for section in sections(module)
+            _Tiler(section, self.steps, self.rows, self.chunk, held, passing, block).run()
+            for section in sections(module)
         ]
         return any(changed)

@@ -1,13 +1,14 @@
 // RUN: headrace-opt %s -p parallelize --split-input-file | filecheck %s
 // RUN: headrace-opt %s -p 'parallelize{share=0.01}' --split-input-file | filecheck %s --check-prefix=FEW
 
-// A contraction is cut by columns, so that each unit keeps its share of the weights; a softmax only by rows.
+// A contraction is cut by columns, so that each unit keeps its share of the weights; a softmax only by rows. The buffer
+// between them must be whole before it is read, so they never work at the same time.
 // CHECK-LABEL: func.func @main(
 // CHECK:         dataflow.stage "matmul_0"(%{{.*}}, %{{.*}}) par [1 by {{[0-9]+}}{{.*}}] :
 // CHECK:         dataflow.stage "softmax_0"(%{{.*}}) par [0 by 64] :
 // FEW-LABEL:   func.func @main(
 // FEW:           dataflow.stage "matmul_0"(%{{.*}}, %{{.*}}) par [1 by 8] :
-// FEW:           dataflow.stage "softmax_0"(%{{.*}}) :
+// FEW:           dataflow.stage "softmax_0"(%{{.*}}) par [0 by 2] :
 builtin.module attributes {machine.device = #machine.device<"sn40l">} {
   func.func @main(%x: tensor<64x256xf32>, %w: tensor<256x512xf32>) -> tensor<64x512xf32> {
     %0 = dataflow.section "main_0"(%x, %w) : (tensor<64x256xf32>, tensor<256x512xf32>) -> tensor<64x512xf32> {

@@ -101,3 +101,81 @@ builtin.module attributes {machine.device = #machine.device<"sn40l">} {
     func.return %0 : tensor<8x6xf32>
   }
 }
+
+// -----
+
+// A value that a longer path passes by: its buffer holds a frame for each stage of the path, so that all work at once.
+// CHECK-LABEL: func.func @main(
+// CHECK:         %[[E:.*]] = dataflow.stage "exp_0"
+// CHECK:         dataflow.buffer [16, 6] (%[[E]] at 0 [6, 1]) {{.*}} {frames = 1, copies = 4} :
+// CHECK:         dataflow.stage "softmax_0"
+// CHECK:         dataflow.stage "add_0"
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<16x6xf32>) -> tensor<16x6xf32> {
+    %0 = dataflow.section "main_0"(%x) : (tensor<16x6xf32>) -> tensor<16x6xf32> {
+    ^bb0(%1: tensor<16x6xf32>):
+      %2 = dataflow.load %1 at 0 [6, 1] : tensor<16x6xf32> -> !dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>
+      %3 = dataflow.buffer [16, 6] (%2 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>
+      %4 = dataflow.stage "exp_0"(%3) : (!dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]> {
+      ^bb0(%a: tensor<2x6xf32>):
+        %b = tensor.exp %a : tensor<2x6xf32> -> tensor<2x6xf32>
+        dataflow.yield %b : tensor<2x6xf32>
+      }
+      %5, %6 = dataflow.buffer [16, 6] (%4 at 0 [6, 1]) to (at 0 [6, 1], at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>) -> (!dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>, !dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>)
+      %7 = dataflow.stage "softmax_0"(%5) : (!dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]> {
+      ^bb0(%a: tensor<2x6xf32>):
+        %b = tensor.softmax %a {axis = 1 : i64} : tensor<2x6xf32> -> tensor<2x6xf32>
+        dataflow.yield %b : tensor<2x6xf32>
+      }
+      %8 = dataflow.buffer [16, 6] (%7 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>
+      %9 = dataflow.stage "cumsum_0"(%8) : (!dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]> {
+      ^bb0(%a: tensor<2x6xf32>):
+        %b = tensor.cumsum %a {axis = 1 : i64} : tensor<2x6xf32> -> tensor<2x6xf32>
+        dataflow.yield %b : tensor<2x6xf32>
+      }
+      %10 = dataflow.buffer [16, 6] (%9 at 0 [6, 1]) to (at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>
+      %11 = dataflow.stage "add_0"(%10, %6) : (!dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>, !dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>) -> !dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]> {
+      ^bb0(%a: tensor<2x6xf32>, %b: tensor<2x6xf32>):
+        %c = tensor.add %a, %b : tensor<2x6xf32>, tensor<2x6xf32> -> tensor<2x6xf32>
+        dataflow.yield %c : tensor<2x6xf32>
+      }
+      %12 = dataflow.store (%11 at 0 [6, 1]) : (!dataflow.stream<tensor<2x6xf32>, [8 on 0 by 2]>) -> tensor<16x6xf32>
+      dataflow.yield %12 : tensor<16x6xf32>
+    }
+    func.return %0 : tensor<16x6xf32>
+  }
+}
+
+// -----
+
+// Two stages that write one buffer, each half of every row: the reader follows them frame by frame.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.buffer [8, 8] (%{{.*}} at 0 [8, 1], %{{.*}} at 4 [8, 1]) {{.*}} {frames = 1, copies = 2} :
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<8x4xf32>) -> tensor<8x8xf32> {
+    %0 = dataflow.section "main_0"(%x) : (tensor<8x4xf32>) -> tensor<8x8xf32> {
+    ^bb0(%1: tensor<8x4xf32>):
+      %2 = dataflow.load %1 at 0 [4, 1] : tensor<8x4xf32> -> !dataflow.stream<tensor<2x4xf32>, [4 on 0 by 2]>
+      %3, %4 = dataflow.buffer [8, 4] (%2 at 0 [4, 1]) to (at 0 [4, 1], at 0 [4, 1]) : (!dataflow.stream<tensor<2x4xf32>, [4 on 0 by 2]>) -> (!dataflow.stream<tensor<2x4xf32>, [4 on 0 by 2]>, !dataflow.stream<tensor<2x4xf32>, [4 on 0 by 2]>)
+      %5 = dataflow.stage "exp_0"(%3) : (!dataflow.stream<tensor<2x4xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x4xf32>, [4 on 0 by 2]> {
+      ^bb0(%a: tensor<2x4xf32>):
+        %b = tensor.exp %a : tensor<2x4xf32> -> tensor<2x4xf32>
+        dataflow.yield %b : tensor<2x4xf32>
+      }
+      %6 = dataflow.stage "neg_0"(%4) : (!dataflow.stream<tensor<2x4xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x4xf32>, [4 on 0 by 2]> {
+      ^bb0(%a: tensor<2x4xf32>):
+        %b = tensor.neg %a : tensor<2x4xf32> -> tensor<2x4xf32>
+        dataflow.yield %b : tensor<2x4xf32>
+      }
+      %7 = dataflow.buffer [8, 8] (%5 at 0 [8, 1], %6 at 4 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<2x4xf32>, [4 on 0 by 2]>, !dataflow.stream<tensor<2x4xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>
+      %8 = dataflow.stage "softmax_0"(%7) : (!dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>) -> !dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]> {
+      ^bb0(%a: tensor<2x8xf32>):
+        %b = tensor.softmax %a {axis = 1 : i64} : tensor<2x8xf32> -> tensor<2x8xf32>
+        dataflow.yield %b : tensor<2x8xf32>
+      }
+      %9 = dataflow.store (%8 at 0 [8, 1]) : (!dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>) -> tensor<8x8xf32>
+      dataflow.yield %9 : tensor<8x8xf32>
+    }
+    func.return %0 : tensor<8x8xf32>
+  }
+}

@@ -1,6 +1,7 @@
 // RUN: headrace-opt %s -p 'tile{rows=2 steps=4 chunk=64}' --split-input-file | filecheck %s
 // RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=0.0 passing=0.0}' --split-input-file | filecheck %s --check-prefix=COLUMNS
 // RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=0.0 passing=1.8e-07}' --split-input-file | filecheck %s --check-prefix=BLOCKS
+// RUN: headrace-opt %s -p 'tile{rows=2 steps=4 block=0.0}' --split-input-file | filecheck %s --check-prefix=HEADS
 
 // Rows of a matmul are looped, its second operand is repeated; the load of the rows follows.
 // CHECK-LABEL: func.func @main(
@@ -205,5 +206,41 @@ builtin.module attributes {machine.device = #machine.device<"sn40l">} {
       dataflow.yield %5 : tensor<3x67108864xf32>
     }
     func.return %0 : tensor<3x67108864xf32>
+  }
+}
+
+// -----
+
+// A product by heads loops over rows first, as what feeds it does, and over heads inside where a tile would be large;
+// keys are needed whole.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.stage "exp_0"({{.*}}) : ({{.*}}) -> !dataflow.stream<tensor<2x8xf32>, [4 on 0 by 2]>
+// CHECK:         dataflow.buffer [8, 8] {{.*}} -> !dataflow.stream<tensor<4x2x2xf32>, [4 on 1 by 2]>
+// CHECK:         dataflow.stage "matmul_0"({{.*}}) : (!dataflow.stream<tensor<4x2x2xf32>, [4 on 1 by 2]>, !dataflow.stream<tensor<4x2x8xf32>, [4 repeat]>) -> !dataflow.stream<tensor<4x2x8xf32>, [4 on 1 by 2]>
+// HEADS-LABEL: func.func @main(
+// HEADS:         dataflow.stage "matmul_0"({{.*}}) : (!dataflow.stream<tensor<1x2x2xf32>, [4 on 1 by 2, 4 on 0 by 1]>, !dataflow.stream<tensor<1x2x8xf32>, [4 repeat, 4 on 0 by 1]>) -> !dataflow.stream<tensor<1x2x8xf32>, [4 on 1 by 2, 4 on 0 by 1]>
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<8x8xf32>, %k: tensor<8x8xf32>) -> tensor<4x8x8xf32> {
+    %0 = dataflow.section "main_0"(%x, %k) : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<4x8x8xf32> {
+    ^bb0(%1: tensor<8x8xf32>, %2: tensor<8x8xf32>):
+      %3 = dataflow.load %1 at 0 [8, 1] : tensor<8x8xf32> -> !dataflow.stream<tensor<8x8xf32>>
+      %4 = dataflow.buffer [8, 8] (%3 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<8x8xf32>>) -> !dataflow.stream<tensor<8x8xf32>>
+      %5 = dataflow.stage "exp_0"(%4) : (!dataflow.stream<tensor<8x8xf32>>) -> !dataflow.stream<tensor<8x8xf32>> {
+      ^bb0(%6: tensor<8x8xf32>):
+        %7 = tensor.exp %6 : tensor<8x8xf32> -> tensor<8x8xf32>
+        dataflow.yield %7 : tensor<8x8xf32>
+      }
+      %6 = dataflow.buffer [8, 8] (%5 at 0 [8, 1]) to (at 0 [2, 8, 1]) : (!dataflow.stream<tensor<8x8xf32>>) -> !dataflow.stream<tensor<4x8x2xf32>>
+      %7 = dataflow.load %2 at 0 [8, 1] : tensor<8x8xf32> -> !dataflow.stream<tensor<8x8xf32>>
+      %8 = dataflow.buffer [8, 8] (%7 at 0 [8, 1]) to (at 0 [2, 1, 8]) : (!dataflow.stream<tensor<8x8xf32>>) -> !dataflow.stream<tensor<4x2x8xf32>>
+      %9 = dataflow.stage "matmul_0"(%6, %8) : (!dataflow.stream<tensor<4x8x2xf32>>, !dataflow.stream<tensor<4x2x8xf32>>) -> !dataflow.stream<tensor<4x8x8xf32>> {
+      ^bb0(%10: tensor<4x8x2xf32>, %11: tensor<4x2x8xf32>):
+        %12 = tensor.matmul %10, %11 : tensor<4x8x2xf32>, tensor<4x2x8xf32> -> tensor<4x8x8xf32>
+        dataflow.yield %12 : tensor<4x8x8xf32>
+      }
+      %10 = dataflow.store (%9 at 0 [64, 8, 1]) : (!dataflow.stream<tensor<4x8x8xf32>>) -> tensor<4x8x8xf32>
+      dataflow.yield %10 : tensor<4x8x8xf32>
+    }
+    func.return %0 : tensor<4x8x8xf32>
   }
 }
