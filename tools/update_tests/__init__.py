@@ -103,7 +103,7 @@ def update(path: Path, execute: bool = True) -> Update:
                 _golden(found, one.golden, output)
         new = _blocks(found, lines, wanted, outputs)
     except CompileError as error:
-        found.refused += [f"{one.location + ': ' if one.location else ''}{one}" for one in error.diagnostics]
+        found.refused += map(str, error.diagnostics)
         return found
     if new != lines:
         found.texts[path] = "\n".join(new) + "\n"
@@ -137,17 +137,21 @@ def _blocks(found: Update, lines: list[str], wanted: list[Block], outputs: dict[
 
 def _checks(path: Path, block: Block, users: dict[Source, str]) -> list[Line]:
     if not users:
-        raise CompileError("bad-block", f"no RUN line uses the prefix {block.prefix}", location=f"{block.first + 1}")
+        raise CompileError(
+            "bad-block", f"no RUN line uses the prefix {block.prefix}", location=f"line {block.first + 1}"
+        )
     answers: list[list[Line]] = []
     for output in users.values():
         parts = output.split("// -----\n")
         if block.part >= len(parts):
             what = f"the output has {len(parts)} parts and the block is in part {block.part + 1}"
-            raise CompileError("bad-block", what, location=f"{block.first + 1}", fix="add --split-input-file")
+            raise CompileError("bad-block", what, location=f"line {block.first + 1}", fix="add --split-input-file")
         answers.append(generated(parts[block.part], block.symbols, (str(path), "<stdin>")))
     if any(changes.canonical(one) != changes.canonical(answers[0]) for one in answers):
         what = f"the RUN lines of lines {', '.join(str(one.number) for one in users)} differ in what they print"
-        raise CompileError("bad-block", what, location=f"{block.first + 1}", fix="give each its own --check-prefix")
+        raise CompileError(
+            "bad-block", what, location=f"line {block.first + 1}", fix="give each its own --check-prefix"
+        )
     return answers[0]
 
 

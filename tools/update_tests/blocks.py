@@ -47,16 +47,22 @@ def marked(lines: Sequence[str]) -> list[Block]:
         begin, end = BEGIN.match(line), END.match(line)
         if begin is not None:
             if opened is not None:
-                raise CompileError("bad-block", f"BEGIN in the block of line {opened.first + 1}", location=f"{at + 1}")
+                raise CompileError(
+                    "bad-block", f"BEGIN in the block of line {opened.first + 1}", location=f"line {at + 1}"
+                )
             opened = Block(at, at, begin["prefix"], tuple(begin["symbols"].split()), part)
         if end is not None:
             if opened is None or opened.prefix != end["prefix"] or opened.part != part:
-                raise CompileError("bad-block", f"END {end['prefix']} ends no block of its part", location=f"{at + 1}")
+                raise CompileError(
+                    "bad-block", f"END {end['prefix']} ends no block of its part", location=f"line {at + 1}"
+                )
             found.append(opened._replace(last=at))
             opened = None
     if opened is not None:
         what = f"no END {opened.prefix}"
-        raise CompileError("bad-block", what, location=f"{opened.first + 1}", fix=f"write '// END {opened.prefix}'")
+        raise CompileError(
+            "bad-block", what, location=f"line {opened.first + 1}", fix=f"write '// END {opened.prefix}'"
+        )
     return found
 
 
