@@ -84,6 +84,9 @@ LAYERS = (
     Layer("runtime", ("dialects",), ("numpy", "ml_dtypes")),
     Layer("tools", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors")),
     Layer("tools.run_lines", ("",), ("filecheck",)),
+    Layer("tools.api", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "pygments")),
+    Layer("tools.lexer", (), ("pygments",)),
+    Layer("tools.docs", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "mkdocs")),
     Layer("tools.cli", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "click", "onnxruntime")),
     Layer(
         "tools.bench",

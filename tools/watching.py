@@ -45,6 +45,10 @@ class Watching:
     """A folder inside the folders of dumps."""
 
     def __post_init__(self) -> None:
+        if self.trace is not None:
+            from headrace.compiler import check_writable
+
+            check_writable(self.trace)
         self._phases = Dump(self.dump_phases, "--dump-phases", self.part) if self.dump_phases else None
         self._passes = Dump(self.dump_passes, "--dump-passes", self.part) if self.dump_passes else None
 

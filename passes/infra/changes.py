@@ -139,7 +139,7 @@ class Change:
         """The op by kind and symbol: `func.func @main`."""
         op = self.after or self.before
         assert op is not None
-        return f"{op.name}{_symbol(op) and f' @{_symbol(op)}'}"
+        return f"{op.name}{symbol_of(op) and f' @{symbol_of(op)}'}"
 
     def culprit(self) -> tuple[str, str, str]:
         """The first op that differs: its name, its model location, and what became of it."""
@@ -317,11 +317,12 @@ class Snapshot:
 
     @staticmethod
     def _key(op: Operation) -> str:
-        symbol = _symbol(op)
+        symbol = symbol_of(op)
         return f"{op.name} {symbol}" if symbol else f"{op.name} {id(op)}"
 
 
-def _symbol(op: Operation) -> str:
+def symbol_of(op: Operation) -> str:
+    """The symbol that an op defines, empty for none."""
     symbol = op.properties.get("sym_name") or op.attributes.get("sym_name")
     return symbol.data if isinstance(symbol, StringAttr) else ""
 
@@ -369,6 +370,44 @@ def _lines(op: Operation, names: Names, live: dict[SSAValue, SSAValue], generic:
     else:
         printer.print_op(op)
     return [_CONSTANT.sub(_in_short, line) for line in out.getvalue().splitlines()]
+
+
+class Line(NamedTuple):
+    """A line of printed IR and where the op that begins in it came from."""
+
+    text: str
+    origin: str
+
+
+class _Tracing(_Printer):
+    """Notes at which character each op begins."""
+
+    def __init__(self, out: io.StringIO) -> None:
+        super().__init__(out, Names(), {}, False, False)
+        self.out = out
+        self.starts: list[tuple[int, Operation]] = []
+
+    def print_op(self, op: Operation) -> None:
+        self.starts.append((self.out.tell(), op))
+        super().print_op(op)
+
+
+def readable(op: Operation) -> list[Line]:
+    """An op as lines to read: values of weights are called by their keys, long constants are shown in short."""
+    out = io.StringIO()
+    printer = _Tracing(out)
+    printer.print_op(op)
+    starts = iter([*printer.starts, (out.tell() + 1, op)])
+    start, one = next(starts)
+    found: list[Line] = []
+    end = 0
+    for line in out.getvalue().split("\n"):
+        end += len(line) + 1
+        origin = locations.of(one) if start < end else ""
+        while start < end:
+            start, one = next(starts)
+        found.append(Line(_CONSTANT.sub(_in_short, line), origin))
+    return found
 
 
 def _in_short(constant: re.Match[str]) -> str:

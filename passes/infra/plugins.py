@@ -52,26 +52,38 @@ class Plugin:
 def plugins(group: str, ours: Callable[[str], bool]) -> dict[str, Plugin]:
     """What installed distributions offer as `PASSES` or `DIALECTS`, by name. A name that several offer, or that is one
     of ours, is there too, and refused when it is used."""
-    from importlib.metadata import entry_points
+    from importlib.metadata import distributions
 
-    found: dict[str, list[EntryPoint]] = {}
-    for entry in entry_points(group=group):
-        if entry not in found.setdefault(entry.name, []):  # a path that is listed twice
-            found[entry.name].append(entry)
-    return {name: _plugin(group, entries, ours(name)) for name, entries in sorted(found.items())}
+    found: dict[str, list[tuple[str, EntryPoint]]] = {}
+    unreadable: dict[str, Plugin] = {}
+    seen: set[str] = set()
+    for one in distributions():
+        source = ""
+        try:
+            source = f"{one.name} {one.version}" if one.metadata["Name"] else str(one.locate_file(""))
+            if source in seen:  # a folder that is on the path twice, or one that another hides
+                continue
+            seen.add(source)
+            for entry in one.entry_points.select(group=group):
+                found.setdefault(entry.name, []).append((source, entry))
+        except Exception as error:  # whatever is wrong with its files
+            source = source or str(one.locate_file(""))
+            name = f"entry points of {source}"
+            unreadable[name] = Plugin(name, source, partial(_refuse_unreadable, name, error))
+    return {name: _plugin(group, entries, ours(name)) for name, entries in sorted(found.items())} | unreadable
 
 
-def _plugin(group: str, entries: list[EntryPoint], taken: bool) -> Plugin:
-    name = entries[0].name
-    sources = [*([OURS] if taken else []), *map(_source, entries)]
+def _refuse_unreadable(name: str, error: Exception) -> None:
+    raise CompileError("broken-plugin", f"{name} cannot be read", why=f"{type(error).__name__}: {error}")
+
+
+def _plugin(group: str, entries: list[tuple[str, EntryPoint]], taken: bool) -> Plugin:
+    source, entry = entries[0]
+    name = entry.name
+    sources = [*([OURS] if taken else []), *(source for source, _ in entries)]
     if len(sources) > 1:
         return Plugin(name, " and ".join(sources), lambda: _refuse_clash(group, name, sources))
-    return Plugin(name, sources[0], lambda: _load(group, entries[0]))
-
-
-def _source(entry: EntryPoint) -> str:
-    """The distribution of an entry, with its version."""
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.value
+    return Plugin(name, source, lambda: _load(group, source, entry))
 
 
 def _refuse_clash(group: str, name: str, sources: list[str]) -> None:
@@ -83,14 +95,16 @@ def _refuse_clash(group: str, name: str, sources: list[str]) -> None:
     )
 
 
-def _load(group: str, entry: EntryPoint) -> Any:
+def _load(group: str, source: str, entry: EntryPoint) -> Any:
     """The class of a pass, or the dialect. `CompileError` names the distribution."""
-    kind, name, source = KINDS[group], entry.name, _source(entry)
+    kind, name = KINDS[group], entry.name
 
     def broken(why: str) -> CompileError:
         fix = f"mend or uninstall {source.partition(' ')[0]}"
         return CompileError("broken-plugin", f"{kind} '{name}' of {source} cannot be used", why=why, fix=fix)
 
+    if entry.pattern.match(entry.value) is None:
+        raise broken(f"its entry point '{entry.value}' is not of the form package.module:Name")
     try:
         loaded: Any = entry.load()
     except (Exception, SystemExit) as error:  # whatever its modules do when they are imported

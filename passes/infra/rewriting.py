@@ -183,6 +183,10 @@ class LocatingRewriter(PatternRewriter):
         if self.watchdog is not None and old is not None and news:
             self.watchdog.replaced(old, news[-1])
 
+    def handle_operation_modification(self, op: Operation) -> None:
+        self.has_done_action = True  # a pattern that calls it changed the op, and would turn unseen
+        super().handle_operation_modification(op)
+
     def replace_all_uses_with(self, from_value: SSAValue, to_value: SSAValue | None, safe_erase: bool = True) -> None:
         if self.watchdog is not None and to_value is not None:
             self.watchdog.stands_for(to_value, from_value)

@@ -124,7 +124,7 @@ def test_a_trace_of_nothing(opt, tmp_path: Path) -> None:
     assert opt("", "--trace", str(tmp_path / "t.json")).code == 0
     check_trace(json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["traceEvents"])
     refused = opt("", "--trace", str(tmp_path / "no" / "t.json"))
-    assert refused.code == 2 and "cannot-write" in refused.err
+    assert refused.code == 2 and "cannot-write" in refused.err and refused.out == "", "before anything is done"
 
 
 # Dumps

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace import ir
     from headrace.compiler import Executable, Runtime, compile, load, lowered
     from headrace.dialects.support.diagnostics import CompileError
 
@@ -20,13 +21,15 @@ _EXPORTS = {
     "Runtime": "headrace.compiler",
 }
 
-__all__ = ["CompileError", "Executable", "Runtime", "compile", "load", "lowered"]
+__all__ = ["CompileError", "Executable", "Runtime", "compile", "ir", "load", "lowered"]
 
 
 def __getattr__(name: str) -> Any:
     """Load `name` from the module that defines it."""
     if name == "__version__":
         return import_module("headrace.version").VERSION
+    if name == "ir":
+        return import_module("headrace.ir")
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_EXPORTS[name]), name)

@@ -68,7 +68,10 @@ def failure_options(command: Command) -> Command:
 
 def most_option(command: Command) -> Command:
     """Adds `--most`."""
-    return click.option("--most", default=2000, metavar="N", help="Programs tried at most. [default: 2000]")(command)
+    number = click.IntRange(min=1)
+    return click.option("--most", default=2000, type=number, metavar="N", help="Programs tried. [default: 2000]")(
+        command
+    )
 
 
 def reproducer_option(command: Command) -> Command:
@@ -122,7 +125,11 @@ def failing(
     check_model(model)
     wanted = Predicate.parse(predicate)
     path = Path(model)
-    line = arguments_in(path.read_text(encoding="utf-8")) if path.suffix == ".mlir" and path.is_file() else None
+    line = (
+        arguments_in(path.read_text(encoding="utf-8", errors="replace"))
+        if path.suffix == ".mlir" and path.is_file()
+        else None
+    )
     if line is not None:
         folder = str(path.parent)
         passes = passes if passes is not None else line.passes

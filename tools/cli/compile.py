@@ -21,32 +21,54 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+FLAGS = {
+    "--verify-each": "Audit the IR after each pass (slow; for authors of passes).",
+    "--timing": "CPU seconds by step and pass, to standard error.",
+    "--statistics": "What each pass counted, rewrote and changed, to standard error.",
+    "--print-ir-after-change": "What each pass changed, as a diff, to standard error.",
+    "--print-ir-before-all": "IR before every pass, to standard error.",
+    "--print-ir-after-all": "IR after every pass, to standard error.",
+    "--print-pipeline": "The passes as text that --passes and headrace-opt -p take, to standard error.",
+}
+PASSES = {
+    "--print-ir-before": "IR before this pass, to standard error.",
+    "--print-ir-after": "IR after this pass, to standard error.",
+}
+PLACES = {
+    "--dump-phases": ("DIR", "Write the IR after each phase to this folder."),
+    "--dump-passes": ("DIR", "Write the IR after each pass that changed it to this folder."),
+    "--trace": ("FILE", "Write a trace of steps and passes, for ui.perfetto.dev."),
+}
+"""The options on looking at passes, which `tools.watching.Watching` takes."""
+
+
 def watching_options(command: Command) -> Command:
-    """Adds the options on looking at passes; `tools.watching.Watching` takes them."""
-    for name, text in (
-        ("--print-pipeline", "The passes as text that --passes and headrace-opt -p take, to standard error."),
-        ("--print-ir-after-change", "What each pass changed, as a diff, to standard error."),
-        ("--print-ir-after-all", "IR after every pass, to standard error."),
-        ("--print-ir-before-all", "IR before every pass, to standard error."),
-        ("--statistics", "What each pass counted, rewrote and changed, to standard error."),
-        ("--timing", "CPU seconds by step and pass, to standard error."),
-        ("--verify-each", "Audit the IR after each pass (slow; for authors of passes)."),
-    ):
-        command = click.option(name, is_flag=True, help=text)(command)
-    for name, place in (("--print-ir-after", "after"), ("--print-ir-before", "before")):
-        command = click.option(name, multiple=True, metavar="PASS", help=f"IR {place} this pass, to standard error.")(
-            command
-        )
-    for name, place, text in (
-        ("--trace", "FILE", "Write a trace of steps and passes, for ui.perfetto.dev."),
-        ("--dump-passes", "DIR", "Write the IR after each pass that changed it to this folder."),
-        ("--dump-phases", "DIR", "Write the IR after each phase to this folder."),
-    ):
+    """Adds the options on looking at passes."""
+    for name, (place, text) in reversed(PLACES.items()):
         command = click.option(name, metavar=place, help=text)(command)
+    for name, text in reversed(PASSES.items()):
+        command = click.option(name, multiple=True, metavar="PASS", help=text)(command)
+    for name, text in reversed(FLAGS.items()):
+        command = click.option(name, is_flag=True, help=text)(command)
     return command
 
 
-@click.command("compile")
+class Grouped(click.Command):
+    """Lists the options on looking at passes apart."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {"Options": [], "Looking at the passes": []}
+        for one in self.get_params(ctx):
+            record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
+            if record is not None:
+                apart = {*FLAGS, *PASSES, *PLACES} & set(one.opts)
+                groups["Looking at the passes" if apart else "Options"].append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+@click.command("compile", cls=Grouped)
 @click.argument("model")
 @click.option("-o", "--output", metavar="FILE", help="The artifact (with --to: the IR). [default: the model's name]")
 @common.device_option()
@@ -141,7 +163,8 @@ def command(
     except Exception as error:
         from headrace.compiler import import_model
 
-        bound = {name: given[name] for name in ("dims", "input_shapes", "states", "shape_only")} | {"weights": weights}
+        bound: dict[str, Any] = {name: given[name] for name in ("dims", "input_shapes", "states", "shape_only")}
+        bound["weights"] = weights
         _reproduce(ctx, error, place, model, lambda: import_model(model, **bound).module, device, clock.records)
         raise
     finally:

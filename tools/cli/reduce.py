@@ -36,12 +36,14 @@ def command(
     Without --predicate it is the failure that the passes have; if they have none, a change of results. For a file with
     a RUN line, pipeline and numbers are those of the line.
     """
+    from headrace.compiler import check_writable
     from headrace.tools.debug.reduction import count, reduce_failure
     from headrace.tools.debug.reproducer import said, write
 
     gc.enable()  # programs come and go
-    source, module, trial = common.failing(model, predicate, passes, plugins, device, weights, inputs, dims, shapes)
     target = output or str(Path(model).with_suffix(".reduced.mlir"))
+    check_writable(target)
+    source, module, trial = common.failing(model, predicate, passes, plugins, device, weights, inputs, dims, shapes)
     with common.progress(as_json) as show:
         small, trial = reduce_failure(module, trial, most=most, progress=lambda text: show(0, 0, text))
     path = write(trial, small, source, target, trial.predicate.same.text.splitlines() if trial.predicate.same else [])

@@ -103,6 +103,7 @@ class Reducer:
     def run(self) -> None:
         """Reduce until nothing helps, or the budget is spent."""
         edits.name_values(self.best)
+        self.most = max(self.most, 1)
         if not self._verdict(self.best):
             raise CompileError(
                 "not-interesting",

@@ -24,6 +24,8 @@ from headrace.tools.opt import Refused, parse
 
 NONE = "none"
 RUN = re.compile(r"^// RUN: (.*)$", re.M)
+DIRECTIVE = re.compile(r"\b(RUN|CHECK[A-Z-]*|expected-[a-z]+)(?=:| *@| *\{\{)")
+"""What an error must not say in a comment, or it would be a directive."""
 MARK = "Reproducer"
 FRAMES = 6
 """Frames of a traceback that are told, the innermost ones."""
@@ -199,7 +201,8 @@ def _text(path: Path, arguments: Sequence[str], header: Sequence[str], trial: Tr
         lines.append(f"// RUN: headrace-opt %s {given} | filecheck %s")
         symbol = re.search(r"^ *(\w+\.\w+ (?:private )?@[\w$.-]+)", body, re.M)
         lines.append(f"// CHECK: {symbol[1] if symbol else 'builtin.module'}")
-    lines += ["", *(f"// {line}".rstrip() for line in header), "", body]
+    comments = (DIRECTIVE.sub(r"\1-", f"// {line}".rstrip()) for line in header)
+    lines += ["", *comments, "", body]
     return "\n".join(lines)
 
 

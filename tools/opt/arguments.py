@@ -81,6 +81,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--statistics", action="store_true", help="what each pass counted, rewrote and changed")
     add("--trace", metavar="FILE", help="write a trace of steps and passes, for ui.perfetto.dev")
     add("--print-pipeline", action="store_true", help="the passes as text that -p takes")
+    add("--why", metavar="NAME", help="what became of a node, path, kind of op or value %%x, pass by pass, and why")
 
     add = cli.add_argument_group("help (and stop)").add_argument
     add("--list-passes", action="store_true", help="list the passes and pipelines, and where they come from")

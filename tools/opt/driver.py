@@ -31,6 +31,7 @@ from headrace.tools.watching import Watching, text_of
 if TYPE_CHECKING:
     from headrace.dialects.machine.device import Device
     from headrace.tools.execution import Execution
+    from headrace.tools.why import Follow
 
 SPLIT = re.compile(r"^// -----[^\n]*\n?", re.M)
 POSITION = re.compile(r"(?P<file>[^\s()]+):(?P<line>\d+):(?P<column>\d+)")
@@ -203,13 +204,27 @@ class Driver:
         execution = self._execution()
         look = self._watching(part)
 
+        follow: Follow | None = None
+
         def finished(name: str, module: ModuleOp) -> None:
             clock.lap(f"{PHASE_LAP}{name}")
             look.on_phase(name, module)
+            if follow:
+                follow.phase(name, module)
             clock.lap("look at the phases")
 
-        watch = replace(look.watch, check=execution.check if execution else None, on_stage=finished)
+        def check(one: ModulePass, module: ModuleOp) -> None:
+            if follow:
+                follow.after(one, module)
+            if execution:
+                execution.check(one, module)
+
+        watch = replace(look.watch, check=check if execution or args.why else None, on_stage=finished)
         try:
+            if args.why:
+                from headrace.tools.why import Follow
+
+                follow = Follow(module, args.why)
             begin, stages = self._stages(module)
             look.on_phase(begin, module)
             manager = PassManager(ctx, stages, watch)
@@ -220,7 +235,7 @@ class Driver:
                 execution.start(module)
             clock.lap("load passes")
             try:
-                with self._fuel():
+                with self._journal(follow):
                     manager.run(module)
             except Exception as error:
                 self._reproduce(error, text, first_line, manager.passes)
@@ -235,13 +250,26 @@ class Driver:
         return output
 
     @contextmanager
-    def _fuel(self) -> Generator[None]:
-        """Lets passes make only so many rewrites as `--fuel` says, and says which was the last."""
-        if self.args.fuel is None:
+    def _journal(self, follow: Follow | None) -> Generator[None]:
+        """Lets passes make only so many rewrites as `--fuel` says, and says which was the last; tells what `--why` asks
+        for, of passes that fail as well."""
+        if self.args.fuel is None and follow is None:
             yield
             return
-        with recording(Journal(fuel=self.args.fuel)) as journal:
-            yield
+        journal = follow.journal if follow else Journal()
+        journal.fuel = self.args.fuel
+        try:
+            with recording(journal):
+                yield
+        except Exception:
+            if follow:
+                follow.failed(journal.pass_name)
+            raise
+        finally:
+            if follow:
+                print(follow.text(), file=self.stderr)
+        if journal.fuel is None:
+            return
         made = journal.applied
         last = f"; the last, of {made[-1].pass_name}: {made[-1]}" if made else ""
         print(f"fuel: {len(made)} of {self.args.fuel} rewrites made{last}", file=self.stderr)

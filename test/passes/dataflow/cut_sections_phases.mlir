@@ -3,6 +3,7 @@
 // RUN: headrace-opt %s -p 'tile,cut-sections{by=op}' --split-input-file | filecheck %s --check-prefix=OP
 // RUN: headrace-opt %s -p 'tile,cut-sections{by=rule}' --split-input-file | filecheck %s --check-prefix=OP
 // RUN: headrace-opt %s -p 'tile,cut-sections{by=rule rules="%S/Inputs/two_products.yaml"}' --split-input-file | filecheck %s --check-prefix=RULE
+// Unchanged (ORDER, RULE): these ways to cut have no reason to.
 
 // The second product needs the first one whole, so that the units of one would idle while the other works: each gets a
 // section and all units, although both fit at once.

@@ -123,6 +123,20 @@ def test_a_broken_plugin_is_told_by_its_distribution(
     assert opt(EMPTY, "-p", "cse").code == 0, "who does not use it is not bothered"
 
 
+GROUP = b"[headrace.passes]\n"
+
+
+@pytest.mark.parametrize("text", [GROUP + b"mark-it\n", GROUP + b"mark-it = ???:::x\n", GROUP + b"x =\n", b"\xff\xfe"])
+def test_entry_points_that_cannot_be_read(opt, distribution: Callable[..., None], tmp_path: Path, text: bytes) -> None:
+    distribution("half-baked", "0.1", PASS)
+    (tmp_path / "half_baked-0.1.dist-info" / "entry_points.txt").write_bytes(text)
+    listed = opt("", "--list-passes")
+    assert listed.code == 2 and "half-baked 0.1" in listed.err and "[broken-plugin]" in listed.err
+    assert "Traceback" not in listed.err + opt(EMPTY, "-p", "mark-it").err
+    (tmp_path / "half_baked-0.1.dist-info" / "METADATA").unlink()
+    assert "None" not in opt("", "--list-passes").err
+
+
 def test_names_that_clash_are_refused_with_both_sources(opt, distribution: Callable[..., None]) -> None:
     distribution("one", "1", PASS, passes={"mark-it": "MarkPass"})
     distribution("two", "2", PASS, passes={"mark-it": "MarkPass", "cse": "MarkPass"})
@@ -139,7 +153,7 @@ def test_nothing_is_scanned_without_need(opt, monkeypatch: pytest.MonkeyPatch) -
     def never(*_: object) -> None:
         raise AssertionError("scanned")
 
-    monkeypatch.setattr("importlib.metadata.entry_points", never)
+    monkeypatch.setattr("importlib.metadata.distributions", never)
     text = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  func.return %x : tensor<4xf32>\n}\n"
     assert opt(text, "-p", "tensor").code == 0
     assert build("cse")

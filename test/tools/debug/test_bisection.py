@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.ir import Operation
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from headrace.dialects.support import journal, locations
 from headrace.dialects.support.diagnostics import CompileError
@@ -18,6 +20,7 @@ from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor.elementwise import SubOp
 from headrace.passes.infra.base import Pass
 from headrace.passes.infra.registry import build
+from headrace.passes.infra.rewriting import rewrite
 from headrace.tools.debug import Numbers, Predicate, Source, Trial, bisect, reduce_failure, write
 from headrace.tools.debug.failures import PREDICATES, print_module
 from headrace.tools.opt import context, parse
@@ -218,3 +221,30 @@ def test_a_failure_that_takes_certain_numbers(tmp_path: Path) -> None:
     with np.load(tmp_path / "x.unclip.inputs.npz") as arrays:
         assert [array.tolist() for array in arrays.values()] == [[[400]]]
     assert not replace(trial, numbers=Numbers())(small)
+
+
+class Flip(RewritePattern):
+    """Swaps operands, for ever."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if isinstance(op, SubOp):
+            op.operands = list(op.operands)[::-1]
+            rewriter.handle_operation_modification(op)
+
+
+@dataclass(frozen=True)
+class Endless(Pass):
+    """Never comes to rest."""
+
+    name: ClassVar[str] = "endless"
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        return rewrite(module, [Flip()])
+
+
+def test_patterns_that_turn_in_a_circle() -> None:
+    found = find("failure", *build("cse"), Endless())
+    assert found.failure is not None and found.failure.kind == "endless-rewrite"
+    assert found.rewrite is not None and found.rewrite.pattern == "Flip" and "circle" in found.note
+    small, _ = reduce_failure(model(), found.trial)
+    assert print_module(small).count("tensor.sub") == 1

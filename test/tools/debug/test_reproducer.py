@@ -13,6 +13,7 @@ import pytest
 
 from headrace.tools.cli import execute
 from headrace.tools.opt import run
+from headrace.tools.opt.expectations import EXPECTED
 
 PLUGIN = '''
     """Passes that are wrong on purpose."""
@@ -48,6 +49,8 @@ PLUGIN = '''
                         raise ValueError("no subs")
                     case "lose":
                         op.location = UnknownLoc()
+                    case "say":
+                        raise ValueError("first\\nRUN: false\\nCHECK-NOT: func\\nexpected-error {{x}}")
                     case "refuse":
                         raise CompileError("no-sub", "a sub is refused")
                     case _:
@@ -112,6 +115,13 @@ def test_it_fails_in_the_same_way(here: Path, fault: str, flags: list[str], kind
     assert run(arguments, io.StringIO(), io.StringIO(), again) == 1
     assert f"[{kind}]" in again.getvalue()
     assert not re.search(r"^(?!//).*RUN:", text, re.M)
+
+
+def test_what_the_error_says_is_no_directive(here: Path) -> None:
+    path, _ = written(opt("x.mlir", "-p", "faulty{fault=say}", "--reproducer", "out/")[1])
+    text = path.read_text()
+    assert "RUN-: false" in text and text.count("RUN:") == 1 and text.count("CHECK") == 2
+    assert "CHECK-NOT:" not in text and not EXPECTED.search(text)
 
 
 def test_an_older_file_stays(here: Path) -> None:
