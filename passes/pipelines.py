@@ -6,6 +6,7 @@ gives: `--to=PHASE` stops after it, `--from=PHASE` goes on from there.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
@@ -115,13 +116,34 @@ PIPELINES: dict[str, str] = {
 }
 """Named pipelines: the three phases, and `default`, all of them."""
 
+MODES = {
+    "O0": "each op is a section of its own: to look at ops one by one",
+    "O1": "ops that a fusion rule joins share a section",
+    "O3": "sections are cut where the modelled time is least",
+}
+"""How much of a model is resident on the chip at a time."""
+
+
+def dataflow(mode: str = "O3", rules: str = "") -> tuple[str, ...]:
+    """The passes of phase dataflow in a mode; `rules` is a file of fusion rules for O1. `CompileError` for another."""
+    if mode not in MODES:
+        raise CompileError("bad-option", f"there is no mode '{mode}'", fix=nearest(mode, MODES))
+    if rules and mode != "O1":
+        raise CompileError("bad-option", f"fusion rules are given with {mode}", fix="-O 1 takes them")
+    if mode == "O3":
+        return DATAFLOW
+    cut = "cut-sections{by=op}" if mode == "O0" else "cut-sections{by=rule" + (f' rules="{rules}"}}' if rules else "}")
+    return tuple(cut if x == "cut-sections" else x for x in DATAFLOW if mode != "O0" or x != "fuse-stages")
+
+
 MODEL_ATTRIBUTE = "headrace.model"
 """Name of the module attribute that holds the name of the model."""
 
 
-def stages(start: str = START, stop: str = NAMES[-1]) -> tuple[Stage, ...]:
-    """The phases that lead from what `start` leaves to what `stop` leaves, ready to run. `CompileError` for an unknown
-    name, or when `stop` comes before `start`."""
+def stages(start: str = START, stop: str = NAMES[-1], mode: str = "O3", rules: str = "") -> tuple[Stage, ...]:
+    """The phases that lead from what `start` leaves to what `stop` leaves, ready to run, in a mode (`MODES`) with a
+    file of fusion rules. `CompileError` for an unknown name, or when `stop` comes before `start`."""
+    texts = {"dataflow": ",".join(dataflow(mode, rules))}
     for flag, name in (("--from", start), ("--to", stop)):
         if name not in NAMES:
             raise CompileError("unknown-phase", f"{flag}={name}: there is no such phase", fix=nearest(name, NAMES))
@@ -131,7 +153,7 @@ def stages(start: str = START, stop: str = NAMES[-1]) -> tuple[Stage, ...]:
             "bad-option", f"--to={stop} comes before --from={start}", why=f"the order is {', '.join(NAMES)}"
         )
     return tuple(
-        Stage(phase.name, build(phase.text), phase.takes, phase.gives, _advice)
+        Stage(phase.name, build(texts.get(phase.name, phase.text)), phase.takes, phase.gives, _advice)
         for phase in list(PHASES.values())[first:last]
     )
 
@@ -147,14 +169,14 @@ def reached(module: ModuleOp) -> str:
     one in the middle of a phase."""
     history = module.attributes.get(HISTORY_ATTRIBUTE)
     if isinstance(history, StringAttr):
-        done = ""
-        found = START if not history.data else ""
-        for name, phase in PHASES.items():
-            done += f",{phase.text}" if done else phase.text
-            if done == history.data:
-                found = name
-        if found:
-            return found
+        ran = re.sub(r"\{[^}]*\}", "", history.data)  # modes differ in options
+        for mode in MODES:
+            done = ""
+            for name, phase in ((START, ()), *((name, phase.passes) for name, phase in PHASES.items())):
+                passes = dataflow(mode) if name == "dataflow" else phase
+                done = ",".join(filter(None, [done, *(x.partition("{")[0] for x in passes)]))
+                if done == ran:
+                    return name
     for name in reversed(PHASES):
         if name != "tensor" and any(op.name.startswith(f"{name}.") for op in module.walk()):
             return name if PHASES[name].gives.accepts(module) else ""

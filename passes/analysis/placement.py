@@ -547,8 +547,21 @@ def _charged(flat: _Flat, unit: Ints, friend: Ints) -> float:
     return total
 
 
-def solve_placement(problem: PlacementProblem, seed: int = 0, moves: int | None = None) -> Placement:
-    """Place the groups. `moves`: proposed moves in all (None: `DEFAULT_MOVES` per unit, 0: the best start as it is).
+def _in_rows(flat: _Flat) -> Ints:
+    """Unit by unit onto the sites of its kind, row by row: what placing means without looking at nets."""
+    at = np.empty(flat.units, np.int64)
+    for kind in range(flat.kinds):
+        sites = np.arange(flat.first[kind], flat.first[kind + 1])
+        mine = np.flatnonzero(flat.kind == kind)
+        at[mine] = sites[np.lexsort((flat.x[sites], flat.y[sites]))][: len(mine)]
+    return at
+
+
+def solve_placement(
+    problem: PlacementProblem, seed: int = 0, moves: int | None = None, start: str = "best"
+) -> Placement:
+    """Place the groups. `moves`: proposed moves in all (None: `DEFAULT_MOVES` a unit, 0: the start as it is). `start`:
+    `best` of the constructive ones, or `rows` (unit by unit, row by row).
 
     CompileError `too-many-units` or `bad-placement-problem`. The answer has passed `check_placement`.
     """
@@ -556,12 +569,17 @@ def solve_placement(problem: PlacementProblem, seed: int = 0, moves: int | None 
     if not problem.offsets[-1]:
         return Placement(tuple(np.zeros((0, 2), np.int64) for _ in problem.groups), 0.0, 0.0)
     flat = _Flat(problem)
-    rank = _levels(problem)
-    grown = _grown_start(flat, rank)
-    starts: list[tuple[str, float, Ints]] = [("grown", flat.cost(grown), grown)]
-    for start in sorted(_lane_starts(flat, problem, rank), key=lambda start: start.estimate)[:2]:
-        at = _settle(flat, start, rank)
-        starts.append((start.name, flat.cost(at), at))
+    starts: list[tuple[str, float, Ints]] = []
+    if start == "rows":
+        simple = _in_rows(flat)
+        starts.append(("row by row", flat.cost(simple), simple))
+    else:
+        rank = _levels(problem)
+        grown = _grown_start(flat, rank)
+        starts.append(("grown", flat.cost(grown), grown))
+        for one in sorted(_lane_starts(flat, problem, rank), key=lambda one: one.estimate)[:2]:
+            at = _settle(flat, one, rank)
+            starts.append((one.name, flat.cost(at), at))
     starts.sort(key=lambda start: start[1])  # stable: the first of equals wins
     bound = _bound(flat)
     at, tried = starts[0][2], 0

@@ -19,8 +19,9 @@ from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
 
-def spread(section: SectionOp, device: Device, share: float, most: int) -> bool:
-    """Choose the parts of every stage of a section: the times of its phases with the least sum that the units allow."""
+def spread(section: SectionOp, device: Device, share: float, most: int, by: str) -> bool:
+    """Choose the parts of every stage of a section: the times of its phases with the least sum that the units allow, or
+    (`by` equal) the same share of the units for all."""
     processes = [op for op in section.body.block.ops if isinstance(op, StageOp | GatherOp | ScatterOp)]
     place = phases(processes, device)
     ways = {op: options(op, device, most) for op in processes if isinstance(op, StageOp)}
@@ -31,11 +32,14 @@ def spread(section: SectionOp, device: Device, share: float, most: int) -> bool:
     for op, some in ways.items():
         phase = place[op].phase
         demand[phase] = demand.get(phase, 0.0) + grid.units([(units, cycles) for _, units, cycles in some])
-    chosen = grid.share(list(demand.values()), max(int(device.count("pcu") * share), 1))
+    budget = max(int(device.count("pcu") * share), 1)
+    chosen = grid.share(list(demand.values()), budget) if by == "time" else None
     times = dict(zip(demand, chosen, strict=True)) if chosen else {}
     changed = False
     for op, some in ways.items():
         target = float(grid.times[times[place[op].phase]]) * (1 + 1e-9) if times else float("inf")
+        if by == "equal":
+            target = min((way[2] for way in some if way[1] <= budget // len(ways)), default=target)
         split, units, cycles = next(way for way in some if way[2] <= target)
         count("compute units", units)
         if split.parts == op.parts:
@@ -77,7 +81,9 @@ class ParallelizePass(Pass):
     share: float = option(0.9, "share of the compute units that a section may take", low=0.0, high=1.0)
     most: int = option(512, "most units for one piece of a stage", low=1)
 
+    by: str = option("time", "what decides: the modelled time, or equal shares of the units", choices=("time", "equal"))
+
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
-        changed = [spread(section, device, self.share, self.most) for section in sections(module)]
+        changed = [spread(section, device, self.share, self.most, self.by) for section in sections(module)]
         return any(changed)

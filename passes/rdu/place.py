@@ -33,10 +33,10 @@ def problem_of(config: ConfigOp, device: Device) -> PlacementProblem:
     return PlacementProblem.on(device, [Group(u.title, u.KIND, u.size) for u in units], nets)
 
 
-def place(config: ConfigOp, device: Device, seed: int, moves: int) -> Placement:
+def place(config: ConfigOp, device: Device, seed: int, moves: int, start: str) -> Placement:
     """Place one config; a refusal names the config."""
     try:
-        found = solve_placement(problem_of(config, device), seed, None if moves < 0 else moves)
+        found = solve_placement(problem_of(config, device), seed, None if moves < 0 else moves, start)
     except CompileError as error:
         raise CompileError.many(
             Diagnostic(
@@ -73,12 +73,13 @@ class PlacePass(Pass):
     name = "place"
     seed: int = option(0, "seed of the annealing", low=0)
     moves: int = option(-1, "proposed moves in all; -1: in proportion to the units", low=-1)
+    start: str = option("best", "placement to begin with: the best of several, or row by row", choices=("best", "rows"))
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
         changed = False
         for config in module.body.block.ops:
             if isinstance(config, ConfigOp) and config.phase.data == "virtual":
-                place(config, device, self.seed, self.moves)
+                place(config, device, self.seed, self.moves, self.start)
                 changed = True
         return changed

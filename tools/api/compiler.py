@@ -118,6 +118,8 @@ def compile(
     shape_only: bool = False,
     weights: str | Path | WeightStore | None = None,
     pipeline: str | None = None,
+    mode: str = "O3",
+    fusion_rules: str | os.PathLike[str] | None = None,
     start: str | None = None,
     watch: Watch | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -128,9 +130,11 @@ def compile(
     name, a path of a TOML file, or a `Device`; by default what the IR says, else sn40l. `dims` binds named dims,
     `input_shapes` whole inputs; `states` maps inputs to the outputs that replace them in the next run. `shape_only`
     compiles without weights: the result can be saved and profiled, not run. `weights`: a weight file (or an
-    artifact, or the model that the IR was made of) or a store, for `.mlir`. `pipeline`: passes instead of the default
-    ones. `start`: the phase that made the IR (`import`, `tensor`, `dataflow` or `rdu`), after which compilation goes
-    on; by default that is read off the IR. `watch` looks at the passes as they run. `out` writes the artifact too.
+    artifact, or the model that the IR was made of), `random:SEED` or a store, for `.mlir`. `pipeline`: passes instead
+    of the default ones. `mode`: how much is resident on the chip at a time, `O0` (an op), `O1` (what fusion rules
+    join: built-in ones and those of the file `fusion_rules`) or `O3` (what is fastest by the cost model). `start`: the
+    phase that made the IR (`import`, `tensor`, `dataflow` or `rdu`), after which compilation goes on; by default that
+    is read off the IR. `watch` looks at the passes as they run. `out` writes the artifact too.
 
     The program is bound to memory when it is first run or asked for its ports. `CompileError` lists everything that is
     wrong with model, options or device.
@@ -146,6 +150,8 @@ def compile(
         shape_only=shape_only,
         weights=weights,
         pipeline=pipeline,
+        mode=mode,
+        fusion_rules=fusion_rules,
         start=start,
         watch=watch,
     )
@@ -166,6 +172,8 @@ def translate(
     shape_only: bool = False,
     weights: str | Path | WeightStore | None = None,
     pipeline: str | None = None,
+    mode: str = "O3",
+    fusion_rules: str | os.PathLike[str] | None = None,
     start: str | None = None,
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
@@ -185,7 +193,9 @@ def translate(
     )
     clock.lap("import")
     module = imported.module
-    text = lower(module, device, pipeline, on_phase, progress, clock, watch, start=start)
+    text = lower(
+        module, device, pipeline, on_phase, progress, clock, watch, start=start, mode=mode, fusion_rules=fusion_rules
+    )
     from headrace.backend.encode import encode
 
     manifest = {"model": imported.name, "precision": precision, "goal": opt, "pipeline": text}
@@ -211,6 +221,8 @@ def lowered(
     states: Mapping[str, str] | None = None,
     shape_only: bool = False,
     start: str | None = None,
+    mode: str = "O3",
+    fusion_rules: str | os.PathLike[str] | None = None,
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
     progress: Progress | None = None,
@@ -224,7 +236,19 @@ def lowered(
     clock = clock or Clock()
     module = import_model(model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only).module
     clock.lap("import")
-    lower(module, device, None, on_phase, progress, clock, watch, start=start, stop=stop)
+    lower(
+        module,
+        device,
+        None,
+        on_phase,
+        progress,
+        clock,
+        watch,
+        start=start,
+        stop=stop,
+        mode=mode,
+        fusion_rules=fusion_rules,
+    )
     return module
 
 
@@ -298,6 +322,8 @@ def lower(
     *,
     start: str | None = None,
     stop: str | None = None,
+    mode: str = "O3",
+    fusion_rules: str | os.PathLike[str] | None = None,
 ) -> str:
     """Run the passes on a module in place, by phases, and verify it at the end; the text of all passes that the module
     has been through.
@@ -314,7 +340,7 @@ def lower(
 
     clock = clock or Clock()
     with_device(module, device)
-    stages, begin = _stages(module, pipeline, start, stop)
+    stages, begin = _stages(module, pipeline, start, stop, mode, str(fusion_rules or ""))
     history = module.attributes.setdefault(HISTORY_ATTRIBUTE, StringAttr(""))
     clock.lap("load passes")
 
@@ -355,7 +381,9 @@ def with_device(module: ModuleOp, device: str | Path | Device | None) -> ModuleO
     return module
 
 
-def _stages(module: ModuleOp, pipeline: str | None, start: str | None, stop: str | None) -> tuple[Sequence[Stage], str]:
+def _stages(
+    module: ModuleOp, pipeline: str | None, start: str | None, stop: str | None, mode: str, rules: str
+) -> tuple[Sequence[Stage], str]:
     """What to run on a module, and the phase after which it stands."""
     from headrace.passes import pipelines
     from headrace.passes.infra.manager import Stage
@@ -368,10 +396,14 @@ def _stages(module: ModuleOp, pipeline: str | None, start: str | None, stop: str
                 "passes are given beside phases",
                 fix="name phases in the pipeline: --passes 'dataflow,rdu'",
             )
+        if mode != "O3" or rules:
+            raise CompileError(
+                "bad-option", "passes are given beside a mode", fix="give cut-sections its options: by=op, by=rule"
+            )
         parts = staged(pipeline, pipelines=pipelines.PIPELINES)
         return [Stage(name or OWN, passes) for name, passes in parts], pipelines.reached(module) or pipelines.START
     at = start or pipelines.reached(module)
-    stages = pipelines.stages(at or pipelines.START, stop or pipelines.NAMES[-1])
+    stages = pipelines.stages(at or pipelines.START, stop or pipelines.NAMES[-1], mode, rules)
     if start is not None or not at:
         pipelines.check_from(module, start or pipelines.START)
     return stages, at

@@ -5,6 +5,7 @@ python -m headrace.tools.bench compile --models DIR     cold compile time agains
 python -m headrace.tools.bench depth                    growth of compile time with the number of layers
 python -m headrace.tools.bench ir                       parsing, printing and verifying IR against plain xDSL
 python -m headrace.tools.bench watch                    what it costs to watch passes
+python -m headrace.tools.bench mapping                  what each search of the mapping is worth
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headrace.tools.bench import compiling, depth, executing, ir, watching
+from headrace.tools.bench import compiling, depth, executing, ir, mapping, watching
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     depth.add_command(commands)
     ir.add_command(commands)
     watching.add_command(commands)
+    mapping.add_command(commands)
     options = parser.parse_args(arguments)
     return options.run(options)
 

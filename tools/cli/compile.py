@@ -74,6 +74,10 @@ class Grouped(click.Command):
 @common.device_option()
 @click.option("--precision", default="fp32", metavar="TYPE", help="Element type of the arithmetic. [default: fp32]")
 @click.option("--opt", default="latency", metavar="GOAL", help="What to optimise. [default: latency]")
+@click.option(
+    "-O", "mode", type=click.Choice(["0", "1", "3"]), default="3", help="On the chip at a time: op, rule, all."
+)
+@click.option("--fusion-rules", metavar="FILE", help="YAML rules on which ops share a section, for -O 1.")
 @common.binding_options
 @click.option("--state", "states", multiple=True, metavar="PAST=PRESENT", help="Input and output that are one state.")
 @click.option("--shape-only", is_flag=True, help="Compile without weights: to be planned and timed, not run.")
@@ -92,6 +96,8 @@ def command(
     device: str | None,
     precision: str,
     opt: str,
+    mode: str,
+    fusion_rules: str | None,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     states: tuple[str, ...],
@@ -131,6 +137,8 @@ def command(
         "states": common.pairs(states, "--state", "past=present"),
         "shape_only": shape_only,
         "start": start,
+        "mode": f"O{mode}",
+        "fusion_rules": fusion_rules,
         "watch": watch,
         "on_phase": look.on_phase,
         "clock": clock,
