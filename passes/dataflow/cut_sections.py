@@ -95,6 +95,8 @@ class _Cutter:
         fastest = min((found[-1][1] for found in ways.values()), default=1.0)
         self.grid = Grid(fastest, slowest)
         self.demand = {op: self.grid.units(ways.get(op, ())) for op in self.processes}
+        self.known: dict[tuple[Budget, int], list[tuple[int, float]]] = {}
+        """Groups by budget and beginning."""
         self.processes.sort(key=lambda op: self.place[op].phase)  # a stable sort keeps writers before readers
         self.number = {op: i for i, op in enumerate(self.processes)}
         self.last_use = {out: self._last_use(out) for op in self.processes for out in op.results if is_stream(out)}
@@ -161,7 +163,11 @@ class _Cutter:
 
     def _modelled(self, ends: Sequence[int]) -> float:
         """Cycles of all groups that end there."""
-        return sum(dict(self._extend(first))[last] for first, last in pairwise([0, *ends]))
+        total = 0.0
+        for first, last in pairwise([0, *ends]):
+            groups = self.known.get((self.budget, first)) or self._groups(first)
+            total += next(cycles for end, cycles in groups if end == last)
+        return total
 
     def explain(self, count: int) -> None:
         """Note what was chosen and what the other ways of cutting would have taken."""
@@ -208,8 +214,14 @@ class _Cutter:
                     full = max(end for end, _ in self._extend(i))
                 yield i
 
-    def _extend(self, start: int) -> Iterator[tuple[int, float]]:
+    def _extend(self, start: int) -> Sequence[tuple[int, float]]:
         """The groups that begin with a process: where each ends, and its modelled cycles."""
+        key = self.budget, start
+        if key not in self.known:
+            self.known[key] = list(self._groups(start))
+        return self.known[key]
+
+    def _groups(self, start: int) -> Iterator[tuple[int, float]]:
         limits = self.budget.pcu, self.budget.pmu, self.budget.agcu
         pcu, pmu, results = 0, 0, 0
         held: set[BufferOp] = set()
