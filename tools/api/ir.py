@@ -120,7 +120,7 @@ class Module:
         return "\n".join(line.text for line in self._lines())
 
     def _repr_html_(self) -> str:
-        return _Shown([*self._lines()], MOST)._repr_html_()
+        return _Shown([*self._lines()], MOST).html()
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Op:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return _Shown(self._lines(), MOST)._repr_html_()
+        return _Shown(self._lines(), MOST).html()
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,10 @@ class _Shown:
         return "\n".join(line.text for line in self.lines[: self.most]) + self._rest()
 
     def _repr_html_(self) -> str:
+        return self.html()
+
+    def html(self) -> str:
+        """The lines for a notebook."""
         lines = self.lines[: self.most]
         coloured = _html("\n".join(line.text for line in lines)).split("\n")
         if len(coloured) < len(lines):  # Pygments drops empty lines at the end
@@ -220,7 +224,9 @@ def _html(text: str, language: str = "mlir") -> str:
         from pygments.formatters.html import HtmlFormatter
     except ImportError:
         return escape(text)
-    return highlight(text, _lexer(language), HtmlFormatter(noclasses=True, nowrap=True)).rstrip("\n")
+    formatter: Any = HtmlFormatter(noclasses=True, nowrap=True)
+    coloured: str = highlight(text, _lexer(language), formatter)
+    return coloured.rstrip("\n")
 
 
 def _lexer(language: str) -> Any:
@@ -248,7 +254,9 @@ def _show(thing: Any) -> None:
             pass
         else:
             language = "diff" if isinstance(thing, Difference) else "mlir"
-            text = highlight(text, _lexer(language), TerminalFormatter()).rstrip("\n")
+            formatter: Any = TerminalFormatter()
+            coloured: str = highlight(text, _lexer(language), formatter)
+            text = coloured.rstrip("\n")
     print(text)
 
 
