@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -221,11 +222,11 @@ def _html(text: str, language: str = "mlir") -> str:
     """The text as HTML, coloured when Pygments is installed."""
     try:
         from pygments import highlight
-        from pygments.formatters.html import HtmlFormatter
+
+        formatters: Any = import_module("pygments.formatters")
     except ImportError:
         return escape(text)
-    formatter: Any = HtmlFormatter(noclasses=True, nowrap=True)
-    coloured: str = highlight(text, _lexer(language), formatter)
+    coloured: str = highlight(text, _lexer(language), formatters.HtmlFormatter(noclasses=True, nowrap=True))
     return coloured.rstrip("\n")
 
 
@@ -249,13 +250,13 @@ def _show(thing: Any) -> None:
     if sys.stdout.isatty():
         try:
             from pygments import highlight
-            from pygments.formatters.terminal import TerminalFormatter
+
+            formatters: Any = import_module("pygments.formatters")
         except ImportError:
             pass
         else:
             language = "diff" if isinstance(thing, Difference) else "mlir"
-            formatter: Any = TerminalFormatter()
-            coloured: str = highlight(text, _lexer(language), formatter)
+            coloured: str = highlight(text, _lexer(language), formatters.TerminalFormatter())
             text = coloured.rstrip("\n")
     print(text)
 
