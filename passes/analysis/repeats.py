@@ -158,6 +158,8 @@ def _isomorphic(steps: Sequence[Step], looks: Mapping[int, int], start: int, per
     pattern = start + count // 2 * period
     outside = _varying(steps, start, period, count)
     body = tuple(t for t in range(period) if t not in outside)
+    if not body:
+        return None
     sources = {t: _sources(steps, pattern, period, t, outside) for t in body}
     first, size, run = 0, 0, 0
     for k in range(count):

@@ -69,6 +69,11 @@ def test_details_may_differ_outside() -> None:
     assert best.outside == (0,) and best.body == (1,)
 
 
+def test_steps_that_all_stay_outside_are_no_layer() -> None:
+    rows = [Step(5, name, ((-1, 1),)) for name in ("first", "second", "third")]
+    assert repeats(rows, Stretch(0, 3, 1)) == []
+
+
 def test_details_that_differ_inside_are_a_near_miss() -> None:
     rows = [*chain(1, 5, 1, 5, 1, 5)]
     rows[3] = Step(5, "other", rows[3].operands)
