@@ -73,7 +73,8 @@ def _apart(writers: Sequence[Port], readers: Sequence[Port], frames: int, steps:
 
 def _range(ports: Sequence[Port], frames: int) -> tuple[int, int]:
     """The addresses of the ports' first frame: from, to (exclusive)."""
-    low, high = [], []
+    low: list[int] = []
+    high: list[int] = []
     for stream, view in ports:
         ends = [(n - 1) * s for n, s in _inner(stream, view, frames)]
         low.append(view.offset + sum(x for x in ends if x < 0))

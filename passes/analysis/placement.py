@@ -551,9 +551,10 @@ def _in_rows(flat: _Flat) -> Ints:
     """Unit by unit onto the sites of its kind, row by row: what placing means without looking at nets."""
     at = np.empty(flat.units, np.int64)
     for kind in range(flat.kinds):
-        sites = np.arange(flat.first[kind], flat.first[kind + 1])
+        sites: Ints = np.arange(int(flat.first[kind]), int(flat.first[kind + 1]))
         mine = np.flatnonzero(flat.kind == kind)
-        at[mine] = sites[np.lexsort((flat.x[sites], flat.y[sites]))][: len(mine)]
+        order: Ints = np.lexsort((flat.x[sites], flat.y[sites]))
+        at[mine] = sites[order][: len(mine)]
     return at
 
 

@@ -86,7 +86,7 @@ class _Cutter:
         """What a group that begins with this process has no more of at its end."""
         self.free: dict[StoreOp, int] = {}
         self.place = phases(self.processes, device)
-        ways = {
+        ways: dict[Operation, list[tuple[int, float]]] = {
             op: [(units, cycles) for _, units, cycles in options(op, device, most)]
             for op in self.processes
             if isinstance(op, StageOp)
@@ -99,7 +99,9 @@ class _Cutter:
         """Groups by budget and beginning."""
         self.processes.sort(key=lambda op: self.place[op].phase)  # a stable sort keeps writers before readers
         self.number = {op: i for i, op in enumerate(self.processes)}
-        self.last_use = {out: self._last_use(out) for op in self.processes for out in op.results if is_stream(out)}
+        self.last_use: dict[SSAValue, float] = {
+            out: self._last_use(out) for op in self.processes for out in op.results if is_stream(out)
+        }
 
     def _units(self, buffer: BufferOp) -> int:
         return units_for(buffer, self.device, fitting_frames(buffer, self.device, 2), 2)
@@ -265,7 +267,8 @@ class _Cutter:
 
     def _before(self, made: SSAValue, start: int) -> bool:
         """Whether a stream is made off chip or by a process before `start`."""
-        return self.number.get(made.owner, -1) < start  # pyright: ignore[reportArgumentType, reportCallIssue]
+        owner = made.owner
+        return not isinstance(owner, Operation) or self.number.get(owner, -1) < start
 
     def place_stores(self, count: int) -> int:
         """Give every store that is free to move to the first group with address generators left, not before what it
