@@ -141,6 +141,7 @@ NONE = NoneAttr()
 KINDS = {
     "name": A,
     "quoted": B,
+    "utf8": named("größe/层"),
     "child": NameLoc(StringAttr("layer"), FILE),
     "file": FILE,
     "fused": FusedLoc((A, B, FILE), NONE),

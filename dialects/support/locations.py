@@ -145,7 +145,8 @@ def nodes(location: Location) -> Iterable[str]:
         elif isinstance(leaf, CallSiteLoc):
             # The layer that is called holds the nodes of one iteration, the op in it those of all.
             inner, here = ([*nodes(cast("Location", x))] for x in (leaf.callee, leaf.caller))
-            yield from [node for node in inner if node in here] or inner
+            around = set(here)
+            yield from [node for node in inner if node in around] or inner
         else:
             yield text(leaf)
 

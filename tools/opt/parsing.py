@@ -21,14 +21,17 @@ from xdsl.dialects.builtin import (
     UnknownLoc,
 )
 from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, SSAValue, TypeAttribute
-from xdsl.parser import Parser
+from xdsl.parser import Parser, ParserState
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
-from xdsl.utils.lexer import Span
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.mlir_lexer import KIND_BY_PUNCTUATION_SPELLING, PunctuationSpelling
 
+from headrace.dialects.support.attributes import MOST_REMEMBERED
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.passes.infra.plugins import DIALECTS as PLUGIN_DIALECTS
 from headrace.passes.infra.plugins import plugins
 from headrace.passes.infra.verify import offences
+from headrace.tools.opt.lexing import Lexer
 
 DIALECTS = {
     "builtin": "xdsl.dialects.builtin:Builtin",
@@ -39,6 +42,10 @@ DIALECTS = {
     "rdu": "headrace.dialects.rdu:Rdu",
     "machine": "headrace.dialects.machine:Machine",
 }
+
+
+_TENSOR = re.compile(r"tensor<(?:[0-9]+x)*[a-z]+[0-9]+>")
+_tensors: dict[str, TypeAttribute] = {}
 
 
 class Refusal(NamedTuple):
@@ -62,6 +69,7 @@ class LocatingParser(Parser):
 
     def __init__(self, ctx: Context, text: str, name: str, first_line: int = 0) -> None:
         super().__init__(ctx, text, name)
+        self._parser_state = ParserState(Lexer(Input(text, name)))
         self.first_line = first_line
         self.starts = [-1, *(m.start() for m in re.finditer("\n", text))]
         self.positions: dict[Operation, tuple[int, int]] = {}
@@ -88,6 +96,34 @@ class LocatingParser(Parser):
         if isinstance(op.location, UnknownLoc):
             op.location = self._location(line, column)
         return op
+
+    def parse_optional_type(self) -> TypeAttribute | None:
+        """A type; a tensor that was met before is the same object, which what is remembered of it relies on."""
+        state = self._parser_state
+        match = _TENSOR.match(state.lexer.input.content, state.current_token.span.start)
+        if match is None:
+            return super().parse_optional_type()
+        found = _tensors.get(match[0])
+        if found is None:
+            found = super().parse_optional_type()
+            if found is not None and len(_tensors) < MOST_REMEMBERED:
+                _tensors[match[0]] = found
+        else:
+            state.lexer.pos = match.end()
+            state.current_token = state.lexer.lex()
+        return found
+
+    def parse_optional_punctuation(self, punctuation: PunctuationSpelling) -> PunctuationSpelling | None:
+        state = self._parser_state
+        if state.current_token.kind is not KIND_BY_PUNCTUATION_SPELLING[punctuation]:
+            return None
+        state.current_token = state.lexer.lex()
+        return punctuation
+
+    def parse_punctuation(self, punctuation: PunctuationSpelling, context_msg: str = "") -> PunctuationSpelling:
+        if self.parse_optional_punctuation(punctuation) is None:
+            self.raise_error(f"Expected '{punctuation}'{context_msg}", self._current_token.span)
+        return punctuation
 
     def _location(self, line: int, column: int) -> LocationAttr:
         return FileLineColLoc(StringAttr(self.lexer.input.name), IntAttr(line), IntAttr(column))
