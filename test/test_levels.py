@@ -28,8 +28,9 @@ from headrace.dialects.tensor.storage import weight_types
 from headrace.passes import pipelines
 from headrace.tools.fuzz import Program
 from headrace.tools.fuzz.campaign import Plan, outcome
-from headrace.tools.fuzz.check import check_pipeline
+from headrace.tools.fuzz.check import check
 from headrace.tools.fuzz.nearby import Array
+from headrace.tools.fuzz.settings import Setting
 from headrace.tools.opt import context, parse
 
 SEEDS = 120
@@ -57,7 +58,7 @@ def small() -> Device:
     return replace(tiny, grid=replace(tiny.grid, columns=6, rows=6, agcus_per_edge=6))
 
 
-def phases(seed: int) -> tuple[str, str, str]:
+def pipeline(seed: int) -> str:
     """No tensor passes, passes on sections with options that make small tiles, passes on units."""
     rng = random.Random(seed)
     options = {
@@ -67,8 +68,7 @@ def phases(seed: int) -> tuple[str, str, str]:
         "parallelize": rng.choice(("", "{share=0.2}", "{most=1}")),
         "size-buffers": f"{{copies={rng.choice((1, 2, 2, 3))}}}",
     }
-    dataflow = ",".join(name + options.get(name, "") for name in pipelines.DATAFLOW)
-    return "", dataflow, pipelines.PIPELINES["rdu"]
+    return ",".join(name + options.get(name, "") for name in (*pipelines.DATAFLOW, *pipelines.RDU))
 
 
 def case(text: str) -> Program:
@@ -105,7 +105,7 @@ def _cases() -> dict[str, str]:
 @pytest.mark.parametrize("name", _cases())
 def test_levels_agree_on(name: str) -> None:
     with np.errstate(all="ignore"):
-        check_pipeline(case(_cases()[name]), small(), phases(len(name)))
+        check(case(_cases()[name]), Setting(small(), pipeline(len(name))))
 
 
 @pytest.mark.parametrize("name", [name for name, text in _cases().items() if "func.call" in text])
@@ -113,4 +113,4 @@ def test_order_of_functions_does_not_matter(name: str) -> None:
     program = case(_cases()[name])
     program = program._replace(module=reversed_order(program.module))
     with np.errstate(all="ignore"):
-        check_pipeline(program, small(), phases(len(name)))
+        check(program, Setting(small(), pipeline(len(name))))

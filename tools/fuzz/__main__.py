@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from headrace.tools.fuzz.campaign import MODES, Plan, run
 from headrace.tools.fuzz.generator import DEFAULT, Distribution
@@ -19,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after so long")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--mode", choices=MODES, default="pipeline", help="the whole pipeline, or one pass a seed")
+    parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="where reduced failures go")
     parser.add_argument("--passes", default="", help="with --mode pass: which, separated by commas; all when left out")
     parser.add_argument("--device", default="", help="a device by name or file, or 'small'; any when left out")
     parser.add_argument("--ops", type=int, default=DEFAULT.ops, help="about how many steps a program has")
@@ -28,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     like = Distribution(given.ops, _names(given.dtypes), given.size, _names(given.kinds))
     plan = Plan(given.mode, like, given.device, _names(given.passes))
-    summary = run(range(given.seed, given.seed + given.count), plan, given.jobs, given.minutes)
+    summary = run(range(given.seed, given.seed + given.count), plan, given.jobs, given.minutes, given.failures)
     print(summary.text())
     return 1 if summary.failed else 0
 

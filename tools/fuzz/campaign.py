@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gc
 import random
-import re
 import signal
 import sys
 import time
-import traceback
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator
@@ -22,14 +20,24 @@ import numpy as np
 
 from headrace.dialects.machine.device import Device, load_device
 from headrace.dialects.support.diagnostics import CompileError
-from headrace.tools.fuzz.check import Disagreement, all_passes, check_pass, check_pipeline, phases
+from headrace.tools.fuzz.check import check
 from headrace.tools.fuzz.generator import DEFAULT, Distribution, random_program
 from headrace.tools.fuzz.maker import Program
-from headrace.tools.fuzz.settings import SMALL, random_device, small_device
+from headrace.tools.fuzz.settings import (
+    SMALL,
+    Setting,
+    all_passes,
+    one_pass,
+    random_device,
+    small_device,
+    whole_pipeline,
+)
 
 MODES = ("pipeline", "pass")
 EACH = 50
 """Seeds that a worker takes at once."""
+KEPT = 2
+"""Failures of one cause that are reduced."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +52,13 @@ class Plan:
     """In mode "pass", what runs: one after the other from seed to seed; all when empty."""
     artifacts: int = 10
     """Every such seed also goes through an artifact."""
-    seconds: int = 120
-    """After so long a program counts as endless."""
+    seconds: int = 60
+    """After so much time of the processor a program counts as endless."""
 
 
 @dataclass
 class Outcome:
-    """What came of one seed: `kind` is "" when all levels agree, "refused", or how it failed."""
+    """What came of one seed: `kind` is "" when all levels agree, "refused" or "failed"."""
 
     seed: int
     kind: str = ""
@@ -61,14 +69,36 @@ class Outcome:
     ops: Counter[str] = field(default_factory=Counter[str])
 
 
-def case(seed: int, plan: Plan) -> tuple[Program, Device, random.Random]:
-    """The program of a seed, the device that it is compiled for, and what the options are drawn from."""
+@dataclass(frozen=True)
+class Case:
+    """What a seed stands for."""
+
+    seed: int
+    program: Program
+    setting: Setting
+    artifact: bool = False
+
+    def check(self, program: Program | None = None) -> None:
+        """Compile and run the program, or another one in its place; raises what goes wrong."""
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            check(program or self.program, self.setting, self.artifact)
+
+
+def case(seed: int, plan: Plan) -> Case:
+    """The program of a seed, and what is done with it."""
     rng = random.Random(f"{plan.mode} {seed}")
     like = plan.like
-    if like.size == "small" and rng.random() < 0.04:
+    if like.size == "small" and rng.random() < 0.06:
         like = replace(like, size=rng.choice(("medium", "large")), ops=max(1, like.ops // 2))
+    elif rng.random() < 0.2:
+        like = replace(like, ops=max(1, like.ops * rng.choice((1, 2, 5)) // 2))
     program = random_program(seed, like)
-    return program, _device(rng, plan.device), rng
+    device = _device(rng, plan.device)
+    if plan.mode == "pass":
+        names = plan.passes or all_passes()
+        return Case(seed, program, one_pass(names[seed % len(names)], rng, device))
+    return Case(seed, program, whole_pipeline(rng, device), artifact=seed % plan.artifacts == 0)
 
 
 def _device(rng: random.Random, name: str) -> Device:
@@ -77,37 +107,21 @@ def _device(rng: random.Random, name: str) -> Device:
     return small_device(rng) if name == SMALL else load_device(name)
 
 
-def check_seed(seed: int, plan: Plan) -> Device:
-    """Do with a seed what the plan says; raises what goes wrong."""
-    program, device, rng = case(seed, plan)
-    check(program, device, rng, seed, plan)
-    return device
-
-
-def check(program: Program, device: Device, rng: random.Random, seed: int, plan: Plan) -> None:
-    """Run a program as the plan does with one of this seed."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if plan.mode == "pass":
-            names = plan.passes or all_passes()
-            check_pass(program, device, names[seed % len(names)], rng)
-        else:
-            check_pipeline(program, device, phases(rng), artifact=seed % plan.artifacts == 0)
-
-
 def outcome(seed: int, plan: Plan) -> Outcome:
     """What comes of a seed."""
     found = Outcome(seed)
     try:
-        with _limit(plan.seconds):
-            program, device, rng = case(seed, plan)
-            found.device = device.name
-            found.ops = Counter(op.name for op in program.module.walk())
-            check(program, device, rng, seed, plan)
+        with limit(plan.seconds):
+            one = case(seed, plan)
+            found.device = one.setting.device.name
+            found.ops = Counter(op.name for op in one.program.module.walk())
+            one.check()
     except CompileError as error:
         found.kind, found.code, found.text = "refused", error.code, str(error)
-    except Exception as error:
-        found.kind, found.code = _cause(error)
+    except (Exception, Endless) as error:
+        from headrace.tools.fuzz.failures import cause
+
+        found.kind, found.code = "failed", cause(error)
         found.text = f"{type(error).__name__}: {error}" + "".join(f"\n  {note}" for note in _notes(error))
     return found
 
@@ -116,37 +130,27 @@ def _notes(error: BaseException) -> list[str]:
     return getattr(error, "__notes__", [])
 
 
-class Endless(Exception):
-    """A program took too long."""
+class Endless(BaseException):
+    """A program took too long. No exception that a pass manager would take for the pass's own."""
 
 
 @contextmanager
-def _limit(seconds: int) -> Generator[None]:
-    """Raise `Endless` when the block takes longer, where the system can say so."""
-    if not hasattr(signal, "SIGALRM"):
+def limit(seconds: int) -> Generator[None]:
+    """Raise `Endless` when the block takes more time of the processor, where the system can say so."""
+    if not hasattr(signal, "SIGPROF"):
         yield
         return
 
     def stop(*_: Any) -> None:
         raise Endless(f"after {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def _cause(error: Exception) -> tuple[str, str]:
-    """The kind of a failure, and a text that those of one cause share."""
-    if isinstance(error, Disagreement):
-        return "disagreement", re.sub(r"\{.*?\}|[\d.e+-]+", "#", str(error))[:80]
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/site-packages/" not in f.filename]
-    at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    kind = type(error).__name__
-    return kind, f"{kind} at {at}: {re.sub(r'[0-9.e+-]+', '#', str(error))[:80]}"
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def outcomes(seeds: Iterable[int], plan: Plan) -> list[Outcome]:
@@ -196,7 +200,7 @@ class Summary:
         for one in self.failed:
             causes[one.code].append(one)
         for code, found in sorted(causes.items(), key=lambda item: -len(item[1])):
-            lines += [f"FAILED {len(found):5} x {code}  seeds {_seeds(found)}", f"    {found[0].text[:600]}"]
+            lines += [f"FAILED {len(found):5} x {code}  seeds {_seeds(found)}", f"    {found[0].text}"]
         return "\n".join(lines)
 
 
@@ -205,8 +209,11 @@ def _seeds(found: list[Outcome]) -> str:
     return f"{shown}, …" if len(found) > 8 else shown
 
 
-def run(seeds: range, plan: Plan, jobs: int = 1, minutes: float = 0.0, every: int = 500) -> Summary:
-    """Try seeds, `jobs` at a time, until all are done or the minutes are over (0: no limit)."""
+def run(
+    seeds: range, plan: Plan, jobs: int = 1, minutes: float = 0.0, failures: Path | None = None, every: int = 500
+) -> Summary:
+    """Try seeds, `jobs` at a time, until all are done or the minutes are over (0: no limit). The first failures of each
+    cause are reduced into a folder `failures`."""
     summary, start = Summary(plan), time.monotonic()
     chunks = [seeds[i : i + EACH] for i in range(0, len(seeds), EACH)]
 
@@ -216,12 +223,25 @@ def run(seeds: range, plan: Plan, jobs: int = 1, minutes: float = 0.0, every: in
     for found in _chunks(chunks, plan, jobs, over):
         for one in found:
             summary.add(one)
-            if one.kind and one.kind != "refused":
+            if one.kind == "failed":
                 print(f"seed {one.seed}: {one.text[:300]}", file=sys.stderr, flush=True)
+                if failures is not None and sum(other.code == one.code for other in summary.failed) <= KEPT:
+                    _keep(one, plan, failures)
         summary.seconds = time.monotonic() - start
         if summary.programs % every < EACH:
             print(f"… {summary.programs} programs, {len(summary.failed)} failed", file=sys.stderr, flush=True)
     return summary
+
+
+def _keep(one: Outcome, plan: Plan, folder: Path) -> None:
+    from headrace.tools.fuzz.failures import keep
+
+    try:
+        path = keep(case(one.seed, plan), folder)
+    except Exception as error:  # the failure is the news, not that it cannot be reduced
+        print(f"seed {one.seed}: not reduced: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    else:
+        one.text += f"\n    reduced: {path}"
 
 
 def _chunks(chunks: list[range], plan: Plan, jobs: int, over: Any) -> Iterator[list[Outcome]]:

@@ -1,16 +1,18 @@
-"""Random devices and random pass options: what a program is compiled for, and how."""
+"""What a program is compiled for, and how: random devices, pipelines and pass options."""
 
 from __future__ import annotations
 
 import dataclasses
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from xdsl.passes import ModulePass
 
 from headrace.dialects.machine.device import Device, device_names, load_device
+from headrace.passes import pipelines
 from headrace.passes.infra.registry import available
 
 SMALL = "small"
@@ -96,8 +98,52 @@ def _spelt(value: Any) -> str:
     return ",".join(f'"{x}"' for x in value) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownVariableType]
 
 
-def random_pipeline(names: Sequence[str], rng: random.Random) -> str:
-    """The passes with options at random; some programs keep all defaults."""
-    often = rng.choice((0.0, 0.2, 0.4))
+def random_pipeline(names: Sequence[str], rng: random.Random, often: float) -> list[str]:
+    """The passes with options at random."""
     passes = available()
-    return ",".join(name + random_options(passes[name](), rng, often) for name in names)
+    return [name + random_options(passes[name](), rng, often) for name in names]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is done with a program."""
+
+    device: Device
+    pipeline: str
+    compared: int = 0
+    """How many passes run before results are compared after each one."""
+    audited: bool = True
+    """Whether the IR is audited after each pass."""
+
+
+def whole_pipeline(rng: random.Random, device: Device) -> Setting:
+    """From whole tensors to units. Programs meet the dataflow passes optimized, as they are, or after a few tensor
+    passes in any order; passes on sections that only make things better are left out now and then."""
+    tensor = list(pipelines.TENSOR)
+    if rng.random() < 0.4:
+        tensor = [name for name in tensor if rng.random() < 0.4] if rng.random() < 0.5 else []
+        rng.shuffle(tensor)
+    optional = ("fuse-stages", "narrow-joins", "choose-layouts")
+    dataflow = [name for name in pipelines.DATAFLOW if name not in optional or rng.random() < 0.8]
+    names = [*tensor, *dataflow, *pipelines.RDU]
+    often = rng.choice((0.0, 0.2, 0.4))
+    return Setting(device, ",".join(random_pipeline(names, rng, often)), audited=rng.random() < 0.4)
+
+
+def one_pass(name: str, rng: random.Random, device: Device) -> Setting:
+    """One pass with options at random, after what it needs: for a tensor pass, which runs twice, that is nothing, and
+    a few others come first; a pass on units is followed by those that units need to run."""
+    text = name + random_options(available()[name](), rng, 0.5)
+    if name in pipelines.TENSOR:
+        before = [one for one in pipelines.TENSOR if rng.random() < 0.2]
+        rng.shuffle(before)
+        return Setting(device, ",".join([*before, text, text]), len(before))
+    order = [*(pipelines.TENSOR if rng.random() < 0.5 else ()), *pipelines.DATAFLOW, *pipelines.RDU]
+    at = order.index(name)
+    behind = order[at + 1 :] if name in pipelines.RDU else []
+    return Setting(device, ",".join([*order[:at], text, *behind]), at)
+
+
+def all_passes() -> tuple[str, ...]:
+    """The passes that `one_pass` takes: those of the default pipeline."""
+    return tuple(dict.fromkeys((*pipelines.TENSOR, *pipelines.DATAFLOW, *pipelines.RDU)))

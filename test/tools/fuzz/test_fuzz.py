@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from headrace.dialects.tensor import op_classes
 from headrace.dialects.tensor.base import tt
 from headrace.dialects.tensor.interpreter import run_function
 from headrace.dialects.tensor.program import entry, signature
+from headrace.passes.dataflow.tile import TilePass
 from headrace.passes.infra.verify import offences, unlocated
 from headrace.passes.tensor.cse import CsePass
 from headrace.tools.fuzz import DEFAULT, Distribution, Program, disagreement, random_program
@@ -134,9 +136,28 @@ def swap_operands(self: CsePass, ctx: Context, module: ModuleOp) -> bool:
 def test_a_planted_fault_is_found(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CsePass, "run", swap_operands)
     like = Distribution(kinds=("arithmetic", "written_out", "reshape"), plain=True)
-    summary = run(range(24), Plan(mode, like, passes=("cse",)))
-    assert any(one.kind == "disagreement" and "after cse" in one.text for one in summary.failed)
+    summary = run(range(20), Plan(mode, like, passes=("cse",)))
+    assert any(one.code.startswith("disagreement: after ") for one in summary.failed)
     assert "FAILED" in summary.text()
+
+
+def test_a_failure_is_reduced_and_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The program has the one op that is needed, and headrace-opt fails on it as the RUN line says."""
+    original = TilePass.run
+
+    def refuse_tanh(self: TilePass, ctx: Context, module: ModuleOp) -> bool:
+        if any(op.name == "tensor.tanh" for op in module.walk()):
+            raise ValueError("planted")
+        return original(self, ctx, module)
+
+    monkeypatch.setattr(TilePass, "run", refuse_tanh)
+    summary = run(range(40), Plan("pass", passes=("tile",), device="sn40l"), failures=tmp_path)
+    assert summary.failed
+    assert {one.code for one in summary.failed} == {"crash tile ValueError in " + refuse_tanh.__qualname__}
+    text = next(iter(tmp_path.glob("*.mlir"))).read_text()
+    assert text.startswith("// RUN: headrace-opt %s -p 'tile")
+    assert "--count 1" in text
+    assert text.count(" = tensor.") <= 2  # tanh, and what it is taken of
 
 
 def test_a_seed_gives_the_same_outcome_in_any_process() -> None:
