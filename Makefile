@@ -16,12 +16,13 @@ export MKL_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test check format format-check lint types repo docs docs-check tests-check pytest lit clean
+.PHONY: help demo test check format format-check lint types repo docs docs-check site tests-check pytest lit clean
 
 help:
 	@echo "make demo    compile, run, compare and profile an attention model"
 	@echo "make test    every check: format, lint, repository, docs, types, lit, pytest"
 	@echo "make format  format the code        make docs  write the generated pages of docs/"
+	@echo "make site    write the documentation as static pages, to build/site"
 	@echo "make check   all of test but the tests themselves"
 	@echo "make clean   remove environments and build output"
 
@@ -31,7 +32,7 @@ demo: $(DEMO)/installed
 
 test: check lit pytest
 
-check: format-check lint repo docs-check tests-check types
+check: format-check lint repo docs-check site tests-check types
 
 # A plain install: what a user gets. build/lib would carry deleted modules into the next wheel.
 $(DEMO)/installed: $(SOURCES)
@@ -45,7 +46,7 @@ $(DEMO)/installed: $(SOURCES)
 $(DEV)/installed: pyproject.toml
 	@echo "installing Headrace and the tools of its tests into $(DEV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(DEV)
-	@$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@$(BIN)/python -m pip install --quiet --editable '.[test,docs]'
 	@touch $@
 
 format: $(DEV)/installed
@@ -66,6 +67,10 @@ docs: $(DEV)/installed
 
 docs-check: $(DEV)/installed
 	$(BIN)/python -m headrace.tools.docs --check
+
+# The documentation as static pages that need no network: build/site/index.html.
+site: $(DEV)/installed
+	$(BIN)/python -m headrace.tools.docs.site
 
 tests-check: $(DEV)/installed
 	$(BIN)/python -m headrace.tools.update_tests --check
