@@ -36,6 +36,8 @@ from headrace.tools.fuzz.settings import (
 MODES = ("pipeline", "pass")
 EACH = 50
 """Seeds that a worker takes at once."""
+MENTIONED = 8
+"""Seeds and ops that a line of the summary names."""
 KEPT = 2
 """Failures of one cause that are reduced."""
 
@@ -187,12 +189,12 @@ class Summary:
 
         every = set(op_classes())
         missing = sorted(every - set(self.ops))
+        listed = ", ".join(missing[:MENTIONED]) + ", …" * (len(missing) > MENTIONED)
         refused = sum(map(len, self.refused.values()))
         lines = [
             f"{self.programs} programs in {self.seconds:.0f} s: {self.programs - refused - len(self.failed)} agree at "
             f"every level, {refused} refused, {len(self.failed)} failed",
-            f"{len(every) - len(missing)} of {len(every)} tensor ops made{': not ' * bool(missing)}"
-            + ", ".join(missing),
+            f"{len(every) - len(missing)} of {len(every)} tensor ops made" + f": not {listed}" * bool(missing),
         ]
         for (code, device), found in sorted(self.refused.items(), key=lambda item: -len(item[1])):
             lines.append(f"refused {len(found):5} x {code} on {device}  seeds {_seeds(found)}")
@@ -205,8 +207,8 @@ class Summary:
 
 
 def _seeds(found: list[Outcome]) -> str:
-    shown = ", ".join(str(one.seed) for one in found[:8])
-    return f"{shown}, …" if len(found) > 8 else shown
+    shown = ", ".join(str(one.seed) for one in found[:MENTIONED])
+    return f"{shown}, …" if len(found) > MENTIONED else shown
 
 
 def run(

@@ -167,11 +167,12 @@ def test_a_seed_gives_the_same_outcome_in_any_process() -> None:
     assert there.ops == sum((one.ops for one in here), Counter())
 
 
-def test_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert main(["--count", "4", "--ops", "2", "--device", "small"]) == 0
     assert "4 programs" in capsys.readouterr().out
     monkeypatch.setattr(CsePass, "run", lambda *_: True)
-    assert main(["--count", "8", "--ops", "2"]) == 1
+    given = ["--count", "2", "--ops", "2", "--mode", "pass", "--passes", "cse", "--failures", str(tmp_path)]
+    assert main(given) == 1
     assert "says that it changed" in capsys.readouterr().out
 
 
