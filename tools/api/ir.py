@@ -4,6 +4,7 @@
     n = m.run("canonicalize,fuse")              # another module; m stays as it is
     m.diff(n).show()
     n.ops("tensor.gelu")[0].origin()            # the nodes of the model that it stands for
+    n.ops("tensor.gelu")[0].why("dataflow")     # what becomes of it, pass by pass, and why
 
 In a notebook `show()` is coloured and a line says where it came from when the mouse is on it; in a terminal it is
 coloured when Pygments is installed. Values are called by their weights, and long constants are shown in short.
@@ -97,6 +98,26 @@ class Module:
             return Difference("\n".join(change.text() for change in touched))
         return Difference("\n".join(_differences(_texts(self.module), _texts(other.module))))
 
+    def why(self, op: Op | str, passes: str = "default", device: str | Path | Device | None = None) -> Story:
+        """What becomes of an op, or of the nodes that a text names, under these passes: the patterns that applied, why
+        others did not, what searches decided. A refusal ends the story."""
+        from headrace.compiler import lower
+        from headrace.dialects.support import locations
+        from headrace.dialects.support.journal import recording
+        from headrace.passes.infra.manager import Watch
+        from headrace.tools.why import Follow
+
+        nodes = locations.nodes(op.op.location) if isinstance(op, Op) else ()
+        copy = self.module.clone()
+        follow = Follow(copy, next(iter(nodes), op.name) if isinstance(op, Op) else op)
+        with recording(follow.journal):
+            try:
+                lower(copy, device, passes, watch=Watch(check=follow.after))
+            except CompileError as error:
+                follow.failed(follow.journal.pass_name)
+                return Story(f"{follow.text()}\n\n{error}")
+        return Story(follow.text())
+
     def show(self, most: int = MOST) -> None:
         """Show the module, up to so many lines."""
         _show(_Shown([*self._lines()], most))
@@ -142,6 +163,10 @@ class Op:
 
         return locations.of(self.op)
 
+    def why(self, passes: str = "default", device: str | Path | Device | None = None) -> Story:
+        """What becomes of it under these passes, and why."""
+        return self.module.why(self, passes, device)
+
     def show(self) -> None:
         """Show the op."""
         _show(self)
@@ -182,6 +207,17 @@ class Difference:
 
     def _repr_html_(self) -> str:
         return _pre(_html(str(self), "diff"))
+
+
+class Story(str):
+    """A text that prints as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def show(self) -> None:
+        """Show the text."""
+        print(self)
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,12 @@ def test_an_op_says_where_it_came_from() -> None:
     assert str(silu).startswith("%0 = tensor.silu")
 
 
+def test_an_op_says_what_became_of_it_and_why() -> None:
+    (sigmoid,) = headrace.ir.parse(TEXT).ops("sigmoid")
+    story = str(sigmoid.why("fuse"))
+    assert "silu" in story and "layer/Sigmoid" in story
+
+
 def test_a_model_is_loaded_at_any_phase_without_its_weights() -> None:
     model, _ = single("Gemm", [array(3, 4), array(4, 5, seed=1)], known=[1])
     m = headrace.ir.load(model)
