@@ -87,6 +87,8 @@ class Follow:
         self.journal = journal if journal is not None else Journal()
         self._names = _Names()
         self.nodes = self._resolve(module, wanted)
+        """The nodes, in the model's order."""
+        self._wanted = frozenset(self.nodes)
         self.start = self.ops(module)
         self.turns: list[Turn] = []
         self.phases: list[tuple[str, tuple[Op, ...], int]] = []
@@ -95,7 +97,7 @@ class Follow:
 
     # -- which nodes ---------------------------------------------------------------------------------------------
 
-    def _resolve(self, module: ModuleOp, wanted: str) -> frozenset[str]:
+    def _resolve(self, module: ModuleOp, wanted: str) -> tuple[str, ...]:
         """The nodes that a text names: a node, all below a path, those of a value `%x`, those of ops of a kind (of a
         composite, the ops at which it is looked for), those that have the text in their name. `CompileError` when there
         are none."""
@@ -113,28 +115,28 @@ class Follow:
                 if result.name_hint:
                     by_value.setdefault(f"%{result.name_hint}", {}).update(dict.fromkeys(found))
         if wanted in by_node:
-            return frozenset([wanted])
+            return (wanted,)
         if wanted in by_value:
-            return frozenset(by_value[wanted])
+            return tuple(by_value[wanted])
         below = [node for node in by_node if node.startswith((f"{wanted}/", f"{wanted}:"))]
         if below:
-            return frozenset(below)
+            return tuple(below)
         composites = {name: sought(name).split(" or ") for name in anchors() if name in by_kind}
         looked_for = [name for name, found in composites.items() if wanted.removeprefix("tensor.") in found]
         for kinds in ([wanted, f"tensor.{wanted}"], looked_for):
             kind = {node: None for name in kinds for node in by_kind.get(name, ())}
             if kind:
-                return frozenset(kind)
+                return tuple(kind)
         inside = [node for node in by_node if wanted.lower() in node.lower()]
         if wanted and inside:
-            return frozenset(inside)
+            return tuple(inside)
         known = [*by_node, *by_value, *by_kind, *(kind.removeprefix("tensor.") for kind in by_kind)]
         known += [name for found in composites.values() for name in found]
         raise CompileError("no-such-op", f"the model has no op '{wanted}'", fix=_hint(wanted, known, len(by_node)))
 
     def concerns(self, location: Attribute) -> bool:
         """Whether a location is one of the nodes, or of something that stands for one."""
-        return not self.nodes.isdisjoint(self._names(location))
+        return not self._wanted.isdisjoint(self._names(location))
 
     def _mentioned(self, reason: str) -> bool:
         """Whether a reason names one of the nodes."""
@@ -213,7 +215,7 @@ class Follow:
     def text(self, only: str | None = None) -> str:
         """The story for people; of one pass when `only` names it."""
         lines = [
-            f"{self.wanted}: {_few(sorted(self.nodes))}",
+            f"{self.wanted}: {_few(self.nodes)}",
             f"  {'before all passes':{WIDTH}}  {_summary(self.start)}",
         ]
         begin = 0
@@ -231,7 +233,7 @@ class Follow:
         phase_of = [name for i, (name, _, end) in enumerate(self.phases) for _ in range(end - self._begin(i))]
         return {
             "wanted": self.wanted,
-            "nodes": sorted(self.nodes),
+            "nodes": list(self.nodes),
             "ops": [_op_json(op) for op in self.start],
             "passes": [
                 _turn_json(turn) | {"phase": phase}

@@ -14,7 +14,7 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from headrace.dialects.support import locations
-from headrace.dialects.support.journal import count, decline, may
+from headrace.dialects.support.journal import count, decide, decline, may
 from headrace.dialects.tensor.base import make, operands
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp
 from headrace.passes.analysis.repeats import Repeat, Step, repeats, stretches
@@ -303,6 +303,8 @@ def outline(module: ModuleOp, func: FuncOp, layers: Layers) -> FuncOp:
         if not isinstance(item, int):
             item.detach()
     block.add_ops(calls[item] if isinstance(item, int) else item for item in layers.order)
+    for k, call in enumerate(calls):
+        decide("function", call, f"call {k + 1} of {len(calls)} of @{callee.sym_name.data}", ())
     return callee
 
 

@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from headrace.dialects.support import locations
-from headrace.dialects.support.journal import may
-from headrace.dialects.tensor.base import attributes_of
-from headrace.dialects.tensor.elementwise import SubOp
+from headrace.dialects.support.journal import Journal, may, recording
+from headrace.dialects.tensor.base import attributes_of, create
+from headrace.dialects.tensor.elementwise import AddOp, SubOp
 from headrace.dialects.tensor.storage import ConstantOp, constant
 from headrace.passes import pipelines
 from headrace.passes.infra.base import Pass
 from headrace.passes.infra.manager import PassBug, PassManager, Watch
 from headrace.passes.infra.registry import build
-from headrace.passes.infra.rewriting import LocatingRewriter, lower
+from headrace.passes.infra.rewriting import LocatingRewriter, lower, rewrite
 from headrace.tools import opt as driver
 from headrace.tools.debug import Predicate, Source, Trial, bisect, count, reduce, write
 from headrace.tools.debug.failures import print_module
@@ -163,6 +164,35 @@ class SwapSubs(Pass):
                 op.operands = list(op.operands)[::-1]
                 changed = True
         return changed
+
+
+class TurnSums(RewritePattern):
+    """b + a for a + b, and never at rest."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AddOp, rewriter: PatternRewriter, /) -> None:
+        a, b = op.operands
+        rewriter.replace(op, create(op.name, [b, a], {}, op.location))
+
+
+@dataclass(frozen=True)
+class TurnSumsPass(Pass):
+    """Applies a pattern that turns in a circle. Wrong on purpose."""
+
+    name: ClassVar[str] = "turn-sums"
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        return rewrite(module, [TurnSums()])
+
+
+def test_a_pattern_that_never_ends() -> None:
+    ctx, module = model()
+    with pytest.raises(PassBug) as caught, recording(Journal()) as journal:
+        PassManager(ctx, [*build("cse"), TurnSumsPass()]).run(module)
+    bug = caught.value
+    assert (bug.kind, bug.pass_name, bug.op) == ("endless-rewrite", "turn-sums", "tensor.add")
+    assert bug.location == "layer.0/Add" and "TurnSums" in str(bug)
+    assert len(journal.applied) < 5000, "that many take a fraction of a second"
 
 
 def test_swapped_operands_are_bisected_to_one_rewrite_and_reduced(tmp_path: Path) -> None:
