@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +13,8 @@ import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+from headrace.dialects.machine.attributes import set_device
+from headrace.dialects.machine.device import load_device
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.passes import pipelines
 from headrace.passes.infra.base import Pass
@@ -57,10 +59,12 @@ class Nothing(Pass):
         return True
 
 
-def check(text: str, before: str, *passes: Pass, said: list[str] | None = None) -> None:
+def check(text: str, before: str, *passes: Pass, said: list[str] | None = None, device: str = "") -> None:
     """Run a pipeline, then passes under the check."""
     ctx = driver.context()
     module, _ = driver.parse(ctx, text, "x.mlir")
+    if device:
+        set_device(module, load_device(device))
     PassManager(ctx, build(before, pipelines=pipelines.PIPELINES)).run(module)
     execution = Execution(say=(said if said is not None else []).append)
     execution.start(module)
@@ -93,6 +97,34 @@ def test_an_op_inside_a_stage_is_named(before: str) -> None:
     with pytest.raises(PassBug) as caught:
         check(LAYER, before, AddToSub())
     assert (caught.value.op, caught.value.location) == ("tensor.sub", "Add")
+
+
+def test_a_fault_of_the_runtime_is_told_from_one_of_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace.runtime.kernels import chain
+
+    right = chain.bind_call
+
+    def wrong(call: Any) -> list[Any]:
+        steps = right(call)
+        target = call.outputs[0]
+        return [*steps, (lambda: np.multiply(target, 1.5, out=target), ())] if call.name == "tensor.tanh" else steps
+
+    monkeypatch.setattr(chain, "bind_call", wrong)
+    ctx = driver.context()
+    module, _ = driver.parse(ctx, LAYER, "x.mlir")
+    set_device(module, load_device("plasticine"))
+    execution = Execution(say=lambda _: None)
+    execution.start(module)
+    with pytest.raises(PassBug, match=r"the runtime: it computes 'tensor\.tanh' at Tanh otherwise than it means"):
+        PassManager(ctx, build("default", pipelines=pipelines.PIPELINES), Watch(check=execution.check)).run(module)
+
+
+def test_units_run_before_they_are_placed_and_a_fault_of_a_pass_on_them_is_named() -> None:
+    """A unit whose body another pass has changed."""
+    with pytest.raises(PassBug) as caught:
+        check(LAYER, "tensor,dataflow,convert-dataflow-to-rdu", AddToSub(), device="plasticine")
+    assert caught.value.location == "Softmax"  # what goes from op to op inside a unit is not in memory
+    assert "last of a chain: 'tensor.matmul' at MatMul, 'tensor.tanh' at Tanh, 'tensor.sub' at Add" in str(caught.value)
 
 
 def test_a_program_that_stays_as_it_is_is_not_run_again() -> None:
@@ -148,6 +180,10 @@ def test_deviations() -> None:
     large = np.array([2**62], np.int64)
     assert not deviation(large + 1, large).ok and deviation(large + 1, large).ulp == 1
     assert deviation(np.zeros((0, 3)), np.zeros((0, 3))).ok
+    for dtype in (np.float32, np.int64, np.int32, np.bool_):  # of no dims
+        assert deviation(np.array(1, dtype), np.array(1, dtype)).ok
+        wrong = deviation(np.array(0, dtype), np.array(1, dtype))
+        assert not wrong.ok and wrong.worst == () and wrong.absolute == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16])

@@ -291,21 +291,22 @@ def load_arrays(path: str | Path, flag: str = "--inputs") -> dict[str, Array]:
 
 
 def random_arrays(ports: Sequence[Any], seed: int) -> dict[str, Array]:
-    """Arrays for ports (`name`, `type`) from a seed: floats are standard normal; integers are 0 or 1, which index
-    anything that has two elements."""
+    """Arrays for ports (`name`, `type`) from a seed."""
+    return {port.name: random_array(port.name, port.type[0], port.type[1], seed) for port in ports}
+
+
+def random_array(name: str, shape: Sequence[int], dtype: str, seed: int) -> Array:
+    """The array of an input from a seed: floats are standard normal; integers are 0 or 1, which index anything that has
+    two elements."""
     import zlib
 
     import numpy as np
 
     from headrace.dialects.support.dtypes import is_float, to_numpy
 
-    found: dict[str, Array] = {}
-    for port in ports:
-        generator: Any = np.random.default_rng([seed, zlib.crc32(port.name.encode())])
-        shape, dtype = port.type
-        values = generator.standard_normal(shape) if is_float(dtype) else generator.integers(0, 2, shape)
-        found[port.name] = np.asarray(values).astype(to_numpy(dtype))
-    return found
+    generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    values = generator.standard_normal(shape) if is_float(dtype) else generator.integers(0, 2, shape)
+    return np.asarray(values).astype(to_numpy(dtype))
 
 
 def save_arrays(path: str | Path, arrays: Mapping[str, Array]) -> None:

@@ -1,10 +1,9 @@
-"""`headrace compare`: a model at every level against a reference, and the first op that deviates."""
+"""`headrace compare`: a model at every level against a reference, and the first op of each level that deviates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,98 +13,24 @@ from headrace.tools.cli import common
 if TYPE_CHECKING:
     import numpy as np
     from xdsl.dialects.builtin import ModuleOp
-    from xdsl.ir import Operation
 
-    from headrace.dialects.support.locations import Location
+    from headrace.passes.infra.manager import PassBug
     from headrace.tools.cli.references import Reference
+    from headrace.tools.execution.deviation import Deviation
+    from headrace.tools.execution.levels import Places, Steps
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
 LEVELS = ("tensor", "dataflow", "runtime")
-TOLERANCE = {"f64": 1e-9, "f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
-"""Largest error over the largest magnitude of the reference, by element type; integers agree exactly."""
-
-
-@dataclass(frozen=True)
-class Error:
-    """How far an array is from its reference: the largest error, the same over the reference's largest magnitude, where
-    it is, and what is allowed (of the relative one)."""
-
-    absolute: float
-    relative: float
-    worst: tuple[int, ...]
-    allowed: float
-    problem: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether it is within what is allowed."""
-        return not self.problem and self.relative <= self.allowed
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as a JSON-ready dictionary."""
-        found = {"max_abs": self.absolute, "max_rel": self.relative, "worst": list(self.worst), "allowed": self.allowed}
-        return {**found, "ok": self.ok, **({"problem": self.problem} if self.problem else {})}
-
-
-def error_of(found: Array, reference: Array, tolerance: float | None) -> Error:
-    """Compare two arrays. NaN agrees with NaN, and an infinity with itself."""
-    import numpy as np
-
-    from headrace.dialects.support.dtypes import from_numpy
-
-    allowed = tolerance if tolerance is not None else TOLERANCE.get(from_numpy(reference.dtype), 0.0)
-    if found.shape != reference.shape or found.dtype != reference.dtype:
-        ours, theirs = (common.type_text(a.shape, from_numpy(a.dtype)) for a in (found, reference))
-        return Error(float("inf"), float("inf"), (), allowed, f"is {ours}, the reference is {theirs}")
-    if not reference.size:
-        return Error(0.0, 0.0, (), allowed)
-    kind = np.complex128 if reference.dtype.kind == "c" else np.float64
-    have, want = found.astype(kind), reference.astype(kind)
-    with np.errstate(invalid="ignore"):
-        same = (have == want) | (np.isnan(have) & np.isnan(want))
-        distance = np.where(same, 0.0, np.nan_to_num(np.abs(have - want), nan=np.inf, posinf=np.inf))
-    at = np.unravel_index(int(np.argmax(distance)), distance.shape)
-    absolute = float(distance[at])
-    scale = float(np.max(np.abs(want), where=np.isfinite(want), initial=0.0)) or 1.0
-    return Error(absolute, absolute / scale, tuple(map(int, at)), allowed)
-
-
-@dataclass
-class Watcher:
-    """Compares the results of ops with a reference's intermediate values, by location; an observer of the tensor
-    interpreter. The last op of a node decides, since a node may become several ops."""
-
-    reference: Reference
-    tolerance: float | None
-    errors: dict[str, Error] = field(default_factory=dict[str, Error])
-    ops: dict[str, str] = field(default_factory=dict[str, str])
-
-    def __call__(self, op: Operation, results: tuple[Array, ...], calls: Any) -> None:
-        """Called after every op."""
-        from headrace.dialects.support import locations
-
-        where: Location = op.location
-        node = locations.text(where)
-        values = [self.reference.values[name] for name in self.reference.nodes.get(node, ())]
-        for result, value in zip(results, values, strict=False):
-            if result.shape == value.shape and result.dtype == value.dtype:
-                self.errors[node] = error_of(result, value, self.tolerance)
-                self.ops[node] = op.name
-
-    def first(self) -> tuple[str, str, Error] | None:
-        """Node, op and error of the first node, in the model's order, that deviates."""
-        for node in self.reference.nodes:
-            if node in self.errors and not self.errors[node].ok:
-                return node, self.ops[node], self.errors[node]
-        return None
 
 
 @click.command("compare")
 @click.argument("model")
 @click.option("--inputs", metavar="NPZ", help="An array per input, by name.")
 @click.option("--random-inputs", "seed", type=int, metavar="SEED", help="Inputs from a seed.")
-@click.option("--expected", metavar="NPZ", help="Recorded outputs, by name (or in order).")
+@click.option(
+    "--expected", metavar="NPZ", help="Recorded outputs, by name (or in order), and values inside the model by name."
+)
 @click.option(
     "--reference",
     type=click.Choice(["auto", "onnxruntime", "onnx", "tensor"]),
@@ -115,7 +40,7 @@ class Watcher:
 )
 @click.option("--level", "levels", type=click.Choice(LEVELS), multiple=True, help="Only this level; may be repeated.")
 @click.option("--tolerance", type=float, help="Allowed error over the largest magnitude. [default: by type, f32 1e-4]")
-@click.option("--all-ops", is_flag=True, help="Compare every op, not only when an output deviates.")
+@click.option("--all-ops", is_flag=True, help="Compare the ops, not only where an output deviates.")
 @click.option("--weights", metavar="FILE", help="Weights of a .mlir model.")
 @common.device_option()
 @common.binding_options
@@ -137,83 +62,83 @@ def command(
 ) -> int:
     """Run MODEL (.onnx, or .mlir at the tensor level) at every level and compare the outputs with a reference.
 
-    When the tensor level deviates, names the first op of the model that does. Exit code 1 on a deviation.
+    Where a level deviates, names its first op that does: accumulated (the level runs by itself) and isolated (each op
+    gets the reference's values), and the pass that is to blame. --expected may hold values inside the model, too. Exit
+    code 1 on a deviation.
     """
     common.one_of(inputs is not None, seed is not None, "--inputs or --random-inputs")
-    from headrace.tools.cli import references
+    from headrace.tools.execution.deviation import deviation
 
     common.check_model(model)
     wanted = levels or LEVELS
     own = expected is None and (reference == "tensor" or (reference == "auto" and model.endswith(".mlir")))
     if own and set(wanted) == {"tensor"}:
         raise click.UsageError("the tensor level is the reference itself; give --expected or another --level")
+    wanted = tuple(x for x in LEVELS if x in wanted and not (own and x == "tensor"))
     with common.progress(as_json) as show:
-        run = Levels(model, device, common.dims_of(dims), common.shapes_of(shapes), weights, show)
-        arrays = run.feed(inputs, seed)
+        run = Comparison(model, device, common.dims_of(dims), common.shapes_of(shapes), weights, tolerance, show)
+        run.feed(inputs, seed)
         recorded = common.load_arrays(expected, "--expected") if expected is not None else None
-        if own:
-            results = run.results(("tensor", *wanted))
-            against = references.Reference("the tensor level", results["tensor"])
-            results = {level: found for level, found in results.items() if level != "tensor"}
-        else:
-            show(0, 0, "running the reference")
-            against = references.outputs_of(model, arrays, recorded, reference, run.outputs)
-            results = run.results(wanted)
+        against = run.refer(recorded, reference, own)
+        results = run.results(wanted, against, all_ops)
     errors = {
-        level: {name: error_of(found[name], against.values[name], tolerance) for name in run.outputs}
+        level: {name: deviation(found[name], against.values[name], tolerance) for name in run.outputs}
         for level, found in results.items()
     }
-    deviates = {level: not all(one.ok for one in outputs.values()) for level, outputs in errors.items()}
-    first: dict[str, Any] | None = None
-    note = ""
-    if all_ops or deviates.get("tensor"):
-        first, note = run.first_op(arrays, reference, tolerance)
-    if not note and any(deviates.values()) and not deviates.get("tensor"):
-        note = (
-            "some pass or the runtime changes the numbers; to find the pass:\n"
-            f"  headrace compile {model} -o m.sn --dump-phases phases\n"
-            "  headrace-opt phases/0.import.mlir -p default --check-numbers --weights m.sn"
-            + (f" --inputs {inputs}" if inputs else "")
-        )
+    deviates = [level for level, outputs in errors.items() if not all(one.ok for one in outputs.values())]
+    notes = list(run.notes)
+    kernel = next((one.isolated for one in run.steps.values() if one.kernel), None)
+    bug = run.blame() if deviates and "tensor" not in deviates and kernel is None else None
+    if kernel is not None:
+        notes.append(f"the kernel of '{kernel.op}' in the runtime does something else than the op means")
     if as_json:
-        document = {
-            "model": model,
-            "reference": against.source,
-            "levels": {
-                level: {name: one.to_json() for name, one in outputs.items()} for level, outputs in errors.items()
-            },
-            "skipped": run.skipped,
-            "first_deviating_op": first,
-            "note": note,
-            "ok": not any(deviates.values()),
-        }
-        common.print_json(document)
+        first = next(((level, run.steps[level]) for level in deviates if level in run.steps), None)
+        common.print_json(
+            {
+                "model": model,
+                "reference": against.source,
+                "levels": {
+                    level: {name: one.to_json() for name, one in outputs.items()} for level, outputs in errors.items()
+                },
+                "ops": {level: one.to_json() for level, one in run.steps.items()},
+                "first_deviating_op": _first(*first) if first is not None else None,
+                "pass": {"pass": bug.spec, "op": bug.op, "location": bug.location, "text": str(bug)} if bug else None,
+                "notes": notes,
+                "ok": not deviates,
+            }
+        )
     else:
-        click.echo(report(against.source, errors, run.skipped, first, note))
-    return 1 if any(deviates.values()) else 0
+        click.echo(report(against.source, errors, run.steps, bug, notes))
+    return 1 if deviates else 0
 
 
 @dataclass
-class Levels:
-    """Runs a model at the levels that are asked for; what cannot be run is in `skipped`, with the reason."""
+class Comparison:
+    """Runs a model at the levels that are asked for, and compares their ops where results deviate."""
 
     model: str
     device: str | None
     dims: Mapping[str, int]
     shapes: Mapping[str, tuple[int, ...]]
     weights: str | None
+    tolerance: float | None
     show: Any
-    skipped: dict[str, str] = field(default_factory=dict[str, str])
     outputs: list[str] = field(default_factory=list[str])
     arrays: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
+    steps: dict[str, Steps] = field(default_factory=dict[str, "Steps"])
+    notes: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
         from headrace.compiler import import_model
 
         self._imported = import_model(self.model, dims=self.dims, input_shapes=self.shapes, weights=self.weights)
+        self._original: ModuleOp = self._imported.module.clone()  # the passes work in place
+        self._recorded: Mapping[str, Array] = {}
+        self._reference = "auto"
+        self._places: Places | None = None
 
-    def feed(self, inputs: str | None, seed: int | None) -> Mapping[str, Array]:
-        """The arrays to run on, from a file or a seed."""
+    def feed(self, inputs: str | None, seed: int | None) -> None:
+        """Take the arrays to run on, from a file or a seed."""
         from headrace.dialects.tensor.base import tt
         from headrace.dialects.tensor.program import entry, signature
         from headrace.frontends.base import Port
@@ -224,88 +149,138 @@ class Levels:
         ports = [Port(name, tt(a)) for name, a in zip(names.inputs, func.body.block.args, strict=True)]
         self.arrays = common.load_arrays(inputs) if inputs is not None else common.random_arrays(ports, seed or 0)
         common.check_inputs(ports, self.arrays)
-        return self.arrays
 
-    def results(self, levels: tuple[str, ...]) -> dict[str, dict[str, Array]]:
-        """The outputs by level, then by name."""
+    def refer(self, recorded: Mapping[str, Array] | None, reference: str, own: bool) -> Reference:
+        """The expected outputs: recorded ones, else those of a framework, or of the tensor level itself (`own`)."""
+        from headrace.tools.cli import references
+        from headrace.tools.execution.programs import run
+
+        self._recorded, self._reference = recorded or {}, "tensor" if own else reference
+        self.show(0, 0, "running the reference")
+        if own:
+            return references.Reference("the tensor level", run(self._original, self._imported.store, self.arrays))
+        return references.outputs_of(self.model, self.arrays, recorded, reference, self.outputs)
+
+    def results(self, levels: tuple[str, ...], against: Reference, all_ops: bool) -> dict[str, dict[str, Array]]:
+        """The outputs by level, then by name; where they deviate, or with `all_ops`, the level's ops are compared."""
         from headrace.backend.encode import encode
         from headrace.compiler import ModelWeights, Translation, executable, lower
+        from headrace.tools.execution.deviation import deviation
+        from headrace.tools.execution.programs import run
 
         module, store = self._imported.module, self._imported.store
         found: dict[str, dict[str, Array]] = {}
 
+        def take(level: str, module: ModuleOp, results: dict[str, Array]) -> None:
+            found[level] = results
+            right = all(deviation(results[x], against.values[x], self.tolerance).ok for x in self.outputs)
+            if all_ops or not right:
+                self._compare(level, module)
+
         def on_phase(phase: str, module: ModuleOp) -> None:
-            if phase == "import" and "tensor" in levels:
-                self.show(0, 0, "running the tensor level")
-                found["tensor"] = self._tensor(module)
-            elif phase == "dataflow" and "dataflow" in levels:
-                self.show(0, 0, "running the dataflow level")
-                self._dataflow(module, found)
+            level = {"import": "tensor", "dataflow": "dataflow"}.get(phase)
+            if level in levels:
+                self.show(0, 0, f"running the {level} level")
+                take(level, module, run(module, store, self.arrays))
 
         lower(module, self.device, on_phase=on_phase, progress=self.show)
         if "runtime" in levels:
             self.show(0, 0, "running the routed program")
             exe = executable(Translation(encode(module), ModelWeights(module, store), {}))
-            found["runtime"] = exe(self.arrays)
+            take("runtime", module, exe(self.arrays))
         return found
 
-    def _tensor(self, module: ModuleOp, *observers: Any) -> dict[str, Array]:
-        from headrace.dialects.tensor.interpreter import run_function
+    def blame(self) -> PassBug | None:
+        """The pass that changes the results, if one does."""
+        from headrace.compiler import lower
+        from headrace.passes.infra.manager import PassBug, Watch
+        from headrace.tools.execution import Execution
 
-        return run_function(module, "main", self.arrays, self._imported.store, observers)
-
-    def _dataflow(self, module: ModuleOp, found: dict[str, dict[str, Array]]) -> None:
-        if find_spec("headrace.dialects.dataflow.interpreter") is None:
-            self.skipped["dataflow"] = "this installation has no interpreter of the dataflow level"
-            return
-        from headrace.dialects.dataflow.interpreter import run_dataflow
-
-        found["dataflow"] = run_dataflow(module, self.arrays, self._imported.store)
-
-    def first_op(
-        self, arrays: Mapping[str, Array], reference: str, tolerance: float | None
-    ) -> tuple[dict[str, Any] | None, str]:
-        """The first op of the tensor level that deviates, and a note on what was compared."""
-        from headrace.compiler import import_model
-        from headrace.dialects.support.diagnostics import CompileError
-        from headrace.tools.cli import references
-
-        self.show(0, 0, "running the reference op by op")
+        self.show(0, 0, "looking for the pass")
+        execution = Execution(tolerance=self.tolerance, say=lambda _: None)
+        execution.store, execution.arrays = self._imported.store, self.arrays
+        module = self._original.clone()
+        execution.start(module)
         try:
-            inner = references.intermediates_of(self.model, arrays, reference)
-        except CompileError as error:
-            return None, f"no op was compared: {error.what}"
-        self._imported = import_model(self.model, dims=self.dims, input_shapes=self.shapes)
-        watcher = Watcher(inner, tolerance)
-        self._tensor(self._imported.module, watcher)
-        note = f"{len(watcher.errors)} of {len(inner.nodes)} nodes compared with {inner.source}"
-        first = watcher.first()
-        if first is None:
-            return None, f"{note}: none deviates"
-        node, op, error = first
-        return {"location": node, "op": op, **error.to_json()}, note
+            lower(module, self.device, progress=self.show, watch=Watch(check=execution.check))
+        except PassBug as bug:
+            if bug.kind != "changed-results":
+                raise
+            return bug
+        return None
+
+    def _compare(self, level: str, module: ModuleOp) -> None:
+        """Compare the ops of a level."""
+        from headrace.dialects.support.diagnostics import CompileError
+        from headrace.tools.execution.levels import compare_steps
+
+        self.show(0, 0, f"comparing the ops of the {level} level")
+        if self._places is None:
+            try:
+                source, self._places = self._known()
+                self.notes.append(f"ops are compared with {source}")
+            except CompileError as error:
+                self._places = {}
+                self.notes.append(f"no op was compared: {error.what}")
+        if self._places:
+            store = self._imported.store
+            self.steps[level] = compare_steps(module, store, self.arrays, self._places, self.tolerance)
+
+    def _known(self) -> tuple[str, Places]:
+        """What is known of places in the model, and from whom."""
+        from headrace.dialects.support import locations
+        from headrace.tools.cli import references
+        from headrace.tools.execution.levels import places_of
+        from headrace.tools.execution.trace import trace
+
+        if self.model.endswith(".mlir"):
+            places = dict.fromkeys(x for op in self._original.walk() for x in locations.nodes(op.location))
+            recorded = {x: [self._recorded[x]] for x in places if x in self._recorded}
+        else:
+            recorded = references.places_of(self.model, self._recorded)
+        if recorded:
+            return "recorded values", recorded
+        if self._reference == "tensor" or self.model.endswith(".mlir"):
+            return "the tensor level", places_of(trace(self._original, self._imported.store, self.arrays))
+        inner = references.intermediates_of(self.model, self.arrays, self._reference)
+        return inner.source, references.by_node(inner)
+
+
+def _first(level: str, steps: Steps) -> dict[str, Any] | None:
+    """The op that a level goes wrong by: one that deviates by itself, else the first that deviates."""
+    one = steps.isolated or steps.accumulated
+    return None if one is None else {"level": level, "isolated": steps.isolated is not None, **one.to_json()}
 
 
 def report(
     source: str,
-    errors: Mapping[str, Mapping[str, Error]],
-    skipped: Mapping[str, str],
-    first: Mapping[str, Any] | None,
-    note: str,
+    errors: Mapping[str, Mapping[str, Deviation]],
+    steps: Mapping[str, Steps],
+    bug: PassBug | None,
+    notes: list[str],
 ) -> str:
     """The comparison for people."""
-    rows = [("level", "output", "max abs", "max rel", "allowed", "")]
+    rows = [("level", "output", "max abs", "max rel", "ulp", "allowed", "")]
     for level, outputs in errors.items():
         for name, one in outputs.items():
             verdict = "ok" if one.ok else f"DEVIATES {one.problem}" if one.problem else f"DEVIATES at {list(one.worst)}"
-            rows.append((level, name, f"{one.absolute:.2e}", f"{one.relative:.2e}", f"{one.allowed:.0e}", verdict))
-    lines = [f"reference: {source}", common.table(rows, 2)]
-    lines += [f"{level}: not run, {reason}" for level, reason in skipped.items()]
-    if first is not None:
-        lines.append(
-            f"first op that deviates: {first['location']} ({first['op']}), max abs {first['max_abs']:.2e}, "
-            f"max rel {first['max_rel']:.2e} at {first['worst']}"
-        )
-    if note:
-        lines.append(note)
+            size = (f"{one.absolute:.2e}", f"{one.relative:.2e}", f"{one.ulp:,}", f"{one.allowed:.0e}")
+            rows.append((level, name, *size, verdict))
+    lines = [f"reference: {source}", common.table(rows, 2), *notes]
+    for level, one in steps.items():
+        lines.append(f"{level}: {one.compared} ops compared{_verdict(one)}")
+        if one.accumulated is not None:
+            lines.append(f"  accumulated: first {one.accumulated}")
+        if one.isolated is not None:
+            lines.append(f"  isolated:    first {one.isolated}")
+        elif one.largest is not None:
+            lines.append(f"  isolated:    none deviates; largest {one.largest}")
+    if bug is not None:
+        lines.append(str(bug))
     return "\n".join(lines)
+
+
+def _verdict(steps: Steps) -> str:
+    if steps.accumulated is None:
+        return ", none deviates" if steps.isolated is None else ""
+    return ": errors add up from op to op, none deviates by itself" if steps.drifts else ""

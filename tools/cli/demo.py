@@ -43,8 +43,8 @@ def demonstrate(attention: Any, device: str | None, artifact: Path, as_json: boo
     """Run the demo with its artifact in a file; the exit code."""
     from headrace.compiler import translate
     from headrace.runtime.session import load
-    from headrace.tools.cli.compare import error_of
     from headrace.tools.cli.compile import summary
+    from headrace.tools.execution.deviation import deviation
 
     def say(text: str) -> None:
         if not as_json:
@@ -73,7 +73,7 @@ def demonstrate(attention: Any, device: str | None, artifact: Path, as_json: boo
         f"run       from the artifact ({compiled['bytes'] / 1e6:.1f} MB): "
         f"{(time.perf_counter() - start) * 1e3:.1f} ms on this machine"
     )
-    error = error_of(results["y"], attention.reference(inputs["x"]), None)
+    error = deviation(results["y"], attention.reference(inputs["x"]))
     say(
         f"compare   with NumPy in double precision: largest error {error.absolute:.1e}, "
         f"{error.relative:.1e} of the largest value: {'ok' if error.ok else 'DEVIATES'}"

@@ -52,14 +52,36 @@ def outputs_of(
 def intermediates_of(model: str, inputs: Mapping[str, Array], which: str) -> Reference:
     """Every value that the nodes of the model make. `CompileError` when no framework can say."""
     _check_kind(model)
-    proto = _load(model)
-    nodes = {
-        node.name or f"{node.op_type}_{index}": [name for name in node.output if name]
-        for index, node in enumerate(proto.graph.node)
-    }
+    nodes = _nodes(_load(model, weights=False).graph)
     names = list(dict.fromkeys(name for made in nodes.values() for name in made))
     source, run = _framework(which)
     return Reference(source, dict(zip(names, run(model, inputs, names), strict=True)), nodes)
+
+
+def by_node(reference: Reference) -> dict[str, list[Array]]:
+    """The values of a reference by the node that makes them."""
+    found = {
+        node: [reference.values[x] for x in made if x in reference.values] for node, made in reference.nodes.items()
+    }
+    return {node: values for node, values in found.items() if values}
+
+
+def places_of(model: str, recorded: Mapping[str, Array]) -> dict[str, list[Array]]:
+    """Recorded values inside an .onnx model by the node that makes them, in the model's order. They go by their own
+    name or by that of the node. Empty when only outputs are recorded."""
+    graph = _load(model, weights=False).graph
+    if set(recorded) <= {one.name for one in graph.output}:
+        return {}
+    nodes = _nodes(graph)
+    return by_node(Reference("recorded values", recorded, {x: [*made, x] for x, made in nodes.items()}))
+
+
+def _nodes(graph: Any) -> dict[str, list[str]]:
+    """The values that each node makes, by name as the importer names it."""
+    return {
+        node.name or f"{node.op_type}_{index}": [name for name in node.output if name]
+        for index, node in enumerate(graph.node)
+    }
 
 
 def _check_kind(model: str) -> None:
@@ -78,11 +100,11 @@ def _framework(which: str) -> tuple[str, Any]:
     return "ONNX's reference evaluator", _onnx
 
 
-def _load(model: str) -> Any:
+def _load(model: str, weights: bool = True) -> Any:
     import onnx
 
     library: Any = onnx  # partly typed
-    return library.load(model)
+    return library.load(model, load_external_data=weights)
 
 
 def _onnx(model: str, inputs: Mapping[str, Array], names: list[str]) -> list[Array]:

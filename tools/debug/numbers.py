@@ -18,6 +18,7 @@ from xdsl.passes import ModulePass
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.weights import WeightStore
 from headrace.passes.infra.manager import PassBug
+from headrace.tools.cli.common import random_array
 from headrace.tools.debug import edits
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Numbers:
         for name, type in programs.input_types(module).items():
             array = given.get(name)
             fits = array is not None and fitting(array, type)
-            found[name] = _fit(array, type) if fits and array is not None else programs.random_array(name, *type, 0)
+            found[name] = _fit(array, type) if fits and array is not None else random_array(name, *type, 0)
         return found
 
     def recording(self, module: ModuleOp) -> Numbers:

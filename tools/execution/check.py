@@ -121,11 +121,26 @@ class Execution:
         first = self._first(before, module, list(wrong)) if any(not x.ok for x in alone) else None
         op = location = ""
         if first is not None:
+            details += self._kernel(module, first)
             op, location = first.value.op, first.value.location
             others = (first.reference.op, first.reference.location)
             was = "" if others == (op, location) or not others[0] else f" (before: '{others[0]}' at {others[1]})"
             details.append(f"first op that deviates: '{op}' at {location}{was}{first.deviation}")
+            if first.value.within:
+                details.append(f"it is the last of a chain: {', '.join(first.value.within)}")
         raise PassBug("changed-results", str(one), "changes the results", op=op, location=location, details=details)
+
+    def _kernel(self, module: ModuleOp, first: First) -> list[str]:
+        """A line where not the pass is wrong, but what the runtime does with a unit."""
+        from headrace.tools.execution.levels import kernel_fault
+
+        _, store, arrays = self._started()
+        fault = kernel_fault(module, store, arrays, first.key, {}, self.tolerance) if first.key is not None else None
+        if fault is None:
+            return []
+        return [
+            f"not the pass is wrong but the runtime: it computes '{fault[0]}' at {fault[1]} otherwise than it means"
+        ]
 
     def _first(self, before: ModuleOp, module: ModuleOp, wrong: list[str]) -> First | None:
         from headrace.tools.execution.first import first_deviation

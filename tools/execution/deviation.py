@@ -82,20 +82,16 @@ def deviation(found: Array, reference: Array, tolerance: float | None = None) ->
     integers = reference.dtype.kind in "iu"
     kind = np.dtype(object) if integers and reference.dtype.itemsize == 8 else np.dtype(np.float64)
     kind = np.dtype(np.complex128) if reference.dtype.kind == "c" else kind
-    if np.array_equal(found, reference):
-        have = want = reference[:0]
-        distance = np.zeros(reference.shape)
-    else:
-        have, want = found.astype(kind), reference.astype(kind)
+    at, absolute, scale = (0,) * reference.ndim, 0.0, 1.0
+    if not np.array_equal(found, reference):
+        have, want = (np.asarray(x.astype(kind)) for x in (found, reference))
         with np.errstate(invalid="ignore"):
             same = (have == want) if integers else (have == want) | (np.isnan(have) & np.isnan(want))
-            error = np.abs(have - want).astype(np.float64)
+            error = np.asarray(np.abs(have - want)).astype(np.float64)
             distance = np.where(same, 0.0, np.nan_to_num(error, nan=np.inf, posinf=np.inf))
-    at = tuple(map(int, np.unravel_index(int(np.argmax(distance)), distance.shape)))
-    absolute = float(distance[at])
-    scale = 1.0
-    if absolute:
-        sizes = np.abs(want).astype(np.float64)
+        at = tuple(map(int, np.unravel_index(int(np.argmax(distance)), distance.shape)))
+        absolute = float(distance[at])
+        sizes = np.asarray(np.abs(want)).astype(np.float64)
         scale = float(np.max(sizes, where=np.isfinite(sizes), initial=0.0)) or 1.0
     return Deviation(
         absolute, absolute / scale, ulp(found[at], reference[at]), at, _plain(reference[at]), _plain(found[at]), allowed

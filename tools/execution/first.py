@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from headrace.tools.execution.deviation import Deviation, deviation
-from headrace.tools.execution.trace import Leaf, Trace, Value
+from headrace.tools.execution.trace import Key, Place, Trace, Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +29,7 @@ Type = tuple[tuple[int, ...], str]
 class First:
     """The first op that deviates: its value, the one before that it should be, and how far it is from that."""
 
+    key: Key | None
     value: Value
     reference: Value
     deviation: Deviation
@@ -55,7 +56,7 @@ def first_deviation(before: Trace, after: Trace, wrong: Iterable[str], tolerance
         reference = matcher.counterpart(number)
         if reference is not None:
             value = after.values[number]
-            return First(value, reference, deviation(value.array, reference.array, tolerance))
+            return First(after.key(number), value, reference, deviation(value.array, reference.array, tolerance))
     return None
 
 
@@ -93,7 +94,7 @@ class _Matcher:
             return True, None
         candidates = [
             self.before[k]
-            for place in reversed(value.leaves)
+            for place in reversed(value.places)
             for k in reversed(self.of_place.get((place, *_type(value.array)), ()))
         ]
         if any(deviation(value.array, x.array, self.tolerance).ok for x in candidates):
@@ -113,13 +114,13 @@ def _content(array: Array) -> tuple[Any, ...]:
     return (*_type(array), blake2b(array.tobytes()).digest())
 
 
-def _by_place(values: Sequence[Value]) -> dict[tuple[Leaf, tuple[int, ...], str], list[int]]:
+def _by_place(values: Sequence[Value]) -> dict[tuple[Place, tuple[int, ...], str], list[int]]:
     """Numbers of values by place and type, in order."""
-    return _collect(values, lambda value: [(place, *_type(value.array)) for place in value.leaves])
+    return _collect(values, lambda value: [(place, *_type(value.array)) for place in value.places])
 
 
 def _group(value: Value) -> tuple[Any, ...]:
-    return value.op, value.leaves, _type(value.array)
+    return value.op, value.places, _type(value.array)
 
 
 def _groups(values: Sequence[Value]) -> dict[tuple[Any, ...], list[int]]:

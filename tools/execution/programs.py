@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import ModuleOp
 
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.tools.cli.common import load_arrays, random_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ def inputs_of(module: ModuleOp, given: str) -> dict[str, Array]:
     """The inputs of a program: of an .npz file, or made from `random:SEED`."""
     seed = _seed(given, "--check-execution")
     if seed is None:
-        return _load(given)
+        return load_arrays(given, "--check-execution")
     return {name: random_array(name, *of, seed) for name, of in input_types(module).items()}
 
 
@@ -134,26 +134,3 @@ def _seed(text: str, flag: str) -> int | None:
     if not number.isdecimal():
         raise CompileError("bad-option", f"{flag} {text}: the seed is not a number", fix=f"{flag} random:0")
     return int(number)
-
-
-def _load(path: str) -> dict[str, Array]:
-    import numpy as np
-
-    try:
-        with np.load(Path(path), allow_pickle=False) as file:
-            loaded: Mapping[str, Array] = dict(file)
-    except (OSError, ValueError) as error:
-        raise CompileError("cannot-read", f"{path}: {error}", fix="--check-execution takes an .npz file") from None
-    return dict(loaded)
-
-
-def random_array(name: str, shape: Sequence[int], dtype: str, seed: int) -> Array:
-    """The array of an input from a seed: floats are standard normal; integers are 0 or 1, which index anything that has
-    two elements."""
-    import numpy as np
-
-    from headrace.dialects.support.dtypes import is_float, to_numpy
-
-    generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    values = generator.standard_normal(shape) if is_float(dtype) else generator.integers(0, 2, shape)
-    return np.asarray(values).astype(to_numpy(dtype))

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import ModuleOp, NameLoc
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from headrace.dialects.dataflow.interpreter import DataflowInterpreter
 from headrace.dialects.dataflow.ops import ScatterOp, SectionOp, StageOp, StoreOp, YieldOp
@@ -28,23 +28,27 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-Leaf = str | Attribute
-"""One place in the model: the name of a node, or a location that is no name."""
+Place = str
+"""One place in the model: the name of a node."""
 
 
 @dataclass(frozen=True)
 class Value:
     """One array that an op made. `inputs` are numbers of the values before that it was made from; program inputs have
-    none. `leaves` are the places in the model that its op stands for, in order: the last one is the one whose result
-    it is."""
+    none. `places` are those in the model that its op stands for, in order: the last one is the one whose result it
+    is."""
 
     op: str
     location: str
-    leaves: tuple[Leaf, ...]
+    places: tuple[Place, ...]
     array: Array
     inputs: tuple[int, ...]
+    within: tuple[str, ...] = ()
+    """The ops whose chain makes it, with their places, where what goes from one to the next is not seen."""
 
 
+MOST = 3
+"""Places that are shown of an op that stands for many."""
 Key = tuple[tuple[Operation, ...], SSAValue]
 """A value of a program in the calls around it."""
 
@@ -60,9 +64,9 @@ class Trace:
     arrays: dict[str, Array] = field(default_factory=dict[str, "Array"])
     """The results themselves."""
 
-    def key(self, number: int) -> Key:
-        """A key of a value."""
-        return next(key for key, found in self.numbers.items() if found == number)
+    def key(self, number: int) -> Key | None:
+        """A key of a value; None of one that stands for several."""
+        return next((key for key, found in self.numbers.items() if found == number), None)
 
 
 def trace(
@@ -81,56 +85,30 @@ def trace(
     return found
 
 
-def leaf(location: Location) -> Leaf:
-    """The name of a location that is a name and nothing else, else the location itself."""
-    return locations.text(location) if type(location) is NameLoc else location
-
-
-def text(leaves: Sequence[Leaf], most: int = 3) -> str:
-    """Leaves as a user reads them."""
-    names = [x if isinstance(x, str) else locations.text(x) for x in leaves]
-    return " + ".join(names[:most]) + (f" + {len(names) - most} more" if len(names) > most else "")
-
-
 @dataclass(frozen=True)
 class Call:
-    """A call, and what the places of the callee are called in it. A layer that is shared stands for several: its ops
-    have places relative to the path of the layer, or those of the first one, and the call those of the layer meant."""
+    """A call that runs: its location, and the places in the model that it stands for."""
 
     op: Operation
-    own: tuple[Leaf, ...]
-    here: tuple[Leaf, ...]
+    text: str
+    places: frozenset[Place]
 
     @classmethod
-    def of(cls, op: Operation, callee: Location) -> Call:
-        """A call of what has the location `callee`."""
-        own, here = (tuple(leaf(x) for x in locations.leaves(loc)) for loc in (callee, op.location))
-        return cls(op, own, here)
-
-    def __call__(self, place: Leaf) -> Leaf | None:
-        """A place of the callee in this call; None when that cannot be told."""
-        if len(self.own) != len(self.here):
-            return None
-        if place in self.own:
-            return self.here[self.own.index(place)]
-        own, here = self.own[0], self.here[0]
-        if len(self.own) == 1 and isinstance(own, str) and isinstance(here, str) and isinstance(place, str):
-            return f"{here}/{place.removeprefix(f'{own}/')}"
-        return None
+    def of(cls, op: Operation, location: Location) -> Call:
+        """A call that `op` makes."""
+        return cls(op, locations.text(location), frozenset(locations.nodes(location)))
 
 
-def placed(location: Location, around: Iterable[Call]) -> tuple[str, tuple[Leaf, ...]]:
-    """A location in calls, outermost first: as text, and as leaves."""
-    leaves = tuple(leaf(x) for x in locations.leaves(location))
-    outside = ""
-    for call in reversed(list(around)):
-        found = [call(x) for x in leaves]
-        known = [x for x in found if x is not None]
-        if leaves and not outside and len(known) == len(leaves):
-            leaves = tuple(known)
-        else:
-            outside += f" in {text(call.here)}"
-    return text(leaves) + outside, leaves
+def placed(location: Location, around: Sequence[Call]) -> tuple[str, tuple[Place, ...]]:
+    """A location in calls, outermost first: as text, and the places in the model that it stands for. An op of a
+    function that stands for several layers has the places of all, and a call those of its layer."""
+    places = tuple(dict.fromkeys(locations.nodes(location)))
+    if not around:
+        return locations.text(location), places
+    for call in reversed(around):
+        here = tuple(x for x in places if x in call.places)
+        places = here or tuple(f"{x} in {call.text}" for x in places)
+    return " + ".join(places[:MOST]) + (f" + {len(places) - MOST} more" if len(places) > MOST else ""), places
 
 
 class _Tracer(DataflowInterpreter):
@@ -159,7 +137,7 @@ class _Tracer(DataflowInterpreter):
 
     def _op(self, op: Operation, operands: list[Array]) -> tuple[Array, ...]:
         if isinstance(op, CallOp):
-            self._around.append(Call.of(op, self._function(op.callee.string_value()).location))
+            self._around.append(Call.of(op, op.location))
             try:
                 return super()._op(op, operands)
             finally:
@@ -225,11 +203,11 @@ class _Tracer(DataflowInterpreter):
 
     def _add(self, op: Operation, result: SSAValue, array: Array, inputs: tuple[int, ...]) -> Array:
         """Note a value that `op` made; what stands for it from now on."""
-        where, leaves = placed(op.location, self._around)
+        where, places = placed(op.location, self._around)
         if isinstance(op, SectionOp):  # what it writes was made by an op inside
-            leaves = ()
+            places = ()
         number = len(self.trace.values)
-        self.trace.values.append(Value(op.name, where or self._where(op), leaves, array, inputs))
+        self.trace.values.append(Value(op.name, where or self._where(op), places, array, inputs))
         key = self._key(result)
         self.trace.numbers[key] = self._makers[id(array)] = number
         instead = self._given.get(key, array)

@@ -25,7 +25,7 @@ from headrace.runtime.kernels import Scratch, bind_chain
 from headrace.runtime.plan import Part, run_steps
 from headrace.runtime.program import Agcu, Config, Pcu
 from headrace.tools.execution.programs import executable, units_of
-from headrace.tools.execution.trace import Call, Key, Trace, Value, leaf, placed
+from headrace.tools.execution.trace import Call, Key, Trace, Value, placed
 
 if TYPE_CHECKING:
     from headrace.dialects.support.locations import Location
@@ -121,7 +121,7 @@ class _Tracer:
         self.of_launch = [launch.config for launch in self.program.launches]
         configs = [op for op in module.body.block.ops if isinstance(op, ConfigOp)]
         self.bodies = [_bodies(config) for config in configs]
-        self.around = _around(self.launches)
+        self.around = [_around(launch) for launch in self.launches]
         self.numbers: list[dict[Made, int]] = [{} for _ in self.launches]
         self.wholes: dict[tuple[int, Made], _Whole] = {}
         self.written: dict[int, dict[int, None]] = {}  # region → numbers of the values that were stored there
@@ -150,7 +150,7 @@ class _Tracer:
             self.trace.values.append(Value("rdu.port", port.name, (), self.trace.arrays[port.name], sources))
 
     def place(self, launch: int, value: OpResult) -> tuple[str, tuple[Any, ...]]:
-        """Where the op of a value is in the model, as text and as leaves."""
+        """Where the op of a value is in the model, as text and as places."""
         return placed(value.op.location, self.around[launch])
 
     def _see(self, part: Part) -> None:
@@ -165,7 +165,7 @@ class _Tracer:
                 counts = part.plan.domains[binding.unit].counts
                 array = np.zeros(binding.shape(counts), part.outputs[made].dtype)
                 whole = self.wholes[part.launch, made] = _Whole(array, binding, counts)
-                self._add(part.launch, made, value, array)
+                self._add(part, made, value, array)
             chunk = part.outputs[made]
             whole.chunk(part.at, chunk.shape)[...] = chunk
             given = self.given.get(self._key(part.launch, value))
@@ -175,12 +175,16 @@ class _Tracer:
     def _key(self, launch: int, value: SSAValue) -> Key:
         return (self.launches[launch],), value
 
-    def _add(self, launch: int, made: Made, value: OpResult, array: Array) -> None:
-        where, leaves = self.place(launch, value)
+    def _add(self, part: Part, made: Made, value: OpResult, array: Array) -> None:
+        launch, values = part.launch, self.bodies[self.of_launch[part.launch]]
+        where, places = self.place(launch, value)
         number = self.numbers[launch][made] = len(self.trace.values)
         self.trace.numbers[self._key(launch, value)] = number
         inputs = self._sources(launch, made[0])
-        self.trace.values.append(Value(value.op.name, where, leaves, array, tuple(x for x in inputs if x != number)))
+        chain = [values[key] for op in part.ops for key in op.results if key in values]
+        within = tuple(f"'{x.op.name}' at {self.place(launch, x)[0]}" for x in chain) if len(chain) > 1 else ()
+        inputs = tuple(x for x in inputs if x != number)
+        self.trace.values.append(Value(value.op.name, where, places, array, inputs, within))
 
     def _sources(self, launch: int, unit: int) -> tuple[int, ...]:
         """Numbers of the nearest known values that come into a unit."""
@@ -238,26 +242,12 @@ def _bodies(config: ConfigOp) -> dict[Made, OpResult]:
     return found
 
 
-def _around(launches: list[LaunchOp]) -> list[list[Call]]:
-    """The calls around each launch, outermost first. A config has the places of the first call that it was made for."""
-    first: dict[str, list[Location]] = {}
-    found: list[list[Call]] = []
-    for launch in launches:
-        callers = _callers(launch.location)
-        own = first.setdefault(launch.config.string_value(), callers)
-        found.append(
-            [
-                Call(launch, tuple(map(leaf, locations.leaves(a))), tuple(map(leaf, locations.leaves(b))))
-                for a, b in zip(own, callers, strict=False)
-            ]
-        )
-    return found
-
-
-def _callers(location: Location) -> list[Location]:
-    """The locations of the calls in a call site, outermost first."""
-    found: list[Location] = []
-    while isinstance(location, CallSiteLoc):
-        location = cast("Location", location.caller)
-        found.insert(0, cast("Location", location.callee) if isinstance(location, CallSiteLoc) else location)
+def _around(launch: LaunchOp) -> list[Call]:
+    """The calls around a launch, outermost first."""
+    sites = [x for x in locations.leaves(launch.location) if isinstance(x, CallSiteLoc)]
+    found: list[Call] = []
+    at: Location | None = sites[0] if sites else None
+    while isinstance(at, CallSiteLoc):
+        at = cast("Location", at.caller)
+        found.insert(0, Call.of(launch, cast("Location", at.callee) if isinstance(at, CallSiteLoc) else at))
     return found

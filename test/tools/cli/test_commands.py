@@ -183,10 +183,12 @@ def test_plan_without_shapes(tmp_path: Path) -> None:
 def test_compare_at_every_level(demo: Path, reference: str) -> None:
     flags = ("--inputs", demo.with_name("x.npz"), "--reference", reference)
     found = succeeds("compare", demo, *flags, "--all-ops", "--json").json
-    assert found["ok"] and set(found["levels"]) | set(found["skipped"]) == {"tensor", "dataflow", "runtime"}
-    assert {"tensor", "runtime"} <= set(found["levels"])
+    assert found["ok"] and set(found["levels"]) == set(found["ops"]) == {"tensor", "dataflow", "runtime"}
     assert all(one["max_rel"] < 1e-5 for outputs in found["levels"].values() for one in outputs.values())
-    assert found["first_deviating_op"] is None and "none deviates" in found["note"]
+    assert found["first_deviating_op"] is None and found["pass"] is None
+    for level, ops in found["ops"].items():
+        assert ops["compared"] >= (2 if level == "runtime" else 8), (level, ops)
+        assert ops["accumulated"] is ops["isolated"] is None and ops["largest_isolated"]["max_rel"] < 1e-5
 
 
 def test_compare_with_recorded_outputs(demo: Path) -> None:
@@ -198,6 +200,7 @@ def test_compare_with_recorded_outputs(demo: Path) -> None:
     np.savez(demo.with_name("y.npz"), **expected)
     result = headrace("compare", demo, *flags, "--reference", "onnx")
     assert result.code == 1 and "DEVIATES at [3, 5]" in result.out and "none deviates" in result.out
+    assert "no pass" not in result.out and "pass '" not in result.out  # the reference itself is another
     assert succeeds("compare", demo, *flags, "--tolerance", 2).out.count("  ok") == 3
 
 
@@ -229,7 +232,8 @@ def test_compare_on_integers(tmp_path: Path) -> None:
     )
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     found = succeeds("compare", tmp_path / "m.onnx", "--random-inputs", 1, "--json").json
-    assert found["levels"]["runtime"]["y"] == {"max_abs": 0, "max_rel": 0, "worst": [0], "allowed": 0, "ok": True}
+    one = found["levels"]["runtime"]["y"]
+    assert (one["max_abs"], one["max_rel"], one["ulp"], one["allowed"], one["ok"]) == (0, 0, 0, 0, True)
 
 
 # devices
