@@ -99,7 +99,8 @@ class _Fuser:
         heavy = next((op for op in ops if op.name not in ELEMENTWISE), None)
         if other is not None and heavy is not None:
             return f"{other.name} would keep {heavy.name} from being cut by columns"
-        kept = [out for out in maker.outs if any(use.operation is not value.owner for use in out.uses)]
+        shared = len(buffer.outs) > 1  # others read what the maker makes, out of the same buffer
+        kept = [out for out in maker.outs if shared or any(use.operation is not buffer for use in out.uses)]
         needed = transfers({*maker.ins, *stage.ins} - {value}, [*kept, *stage.outs])
         if needed > self.agcus:
             return f"together they take {needed} address generators, and the chip has {self.agcus}"

@@ -370,3 +370,45 @@ func.func @main(%x: tensor<8x6xf32>, %w: tensor<6x6xf32>) -> tensor<8x6xf32> {
   }
   func.return %0 : tensor<8x6xf32>
 }
+
+// -----
+
+// Others read the first sum out of the same buffer: it goes on leaving the joined stage, which would take five address
+// generators of four.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.stage "add_0"(%{{.*}}, %{{.*}}) :
+// CHECK:         dataflow.stage "add_1"(
+// TWO-LABEL:   func.func @main(
+builtin.module attributes {machine.device = #machine.device<"four", {base = "plasticine", grid = {agcus_per_edge = 2}}>} {
+  func.func @main(%a: tensor<2x2xf32>, %b: tensor<2x2xf32>, %c: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>) {
+    %0, %1 = dataflow.section "main_0"(%a, %b, %c) : (tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>) {
+    ^bb0(%2: tensor<2x2xf32>, %3: tensor<2x2xf32>, %4: tensor<2x2xf32>):
+      %5 = dataflow.load %2 at 0 [2, 1] : tensor<2x2xf32> -> !dataflow.stream<tensor<2x2xf32>>
+      %6 = dataflow.buffer [2, 2] (%5 at 0 [2, 1]) to (at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>>
+      %7 = dataflow.load %3 at 0 [2, 1] : tensor<2x2xf32> -> !dataflow.stream<tensor<2x2xf32>>
+      %8 = dataflow.buffer [2, 2] (%7 at 0 [2, 1]) to (at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>>
+      %9 = dataflow.stage "add_0"(%6, %8) : (!dataflow.stream<tensor<2x2xf32>>, !dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>> {
+      ^bb0(%10: tensor<2x2xf32>, %11: tensor<2x2xf32>):
+        %12 = tensor.add %10, %11 : tensor<2x2xf32>, tensor<2x2xf32> -> tensor<2x2xf32>
+        dataflow.yield %12 : tensor<2x2xf32>
+      }
+      %10, %11 = dataflow.buffer [2, 2] (%9 at 0 [2, 1]) to (at 0 [2, 1], at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> (!dataflow.stream<tensor<2x2xf32>>, !dataflow.stream<tensor<2x2xf32>>)
+      %12 = dataflow.load %4 at 0 [2, 1] : tensor<2x2xf32> -> !dataflow.stream<tensor<2x2xf32>>
+      %13 = dataflow.buffer [2, 2] (%12 at 0 [2, 1]) to (at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>>
+      %14 = dataflow.stage "add_1"(%10, %13) : (!dataflow.stream<tensor<2x2xf32>>, !dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>> {
+      ^bb0(%15: tensor<2x2xf32>, %16: tensor<2x2xf32>):
+        %17 = tensor.add %15, %16 : tensor<2x2xf32>, tensor<2x2xf32> -> tensor<2x2xf32>
+        dataflow.yield %17 : tensor<2x2xf32>
+      }
+      %15 = dataflow.stage "matmul_0"(%11) : (!dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>> {
+      ^bb0(%16: tensor<2x2xf32>):
+        %17 = tensor.matmul %16, %16 : tensor<2x2xf32>, tensor<2x2xf32> -> tensor<2x2xf32>
+        dataflow.yield %17 : tensor<2x2xf32>
+      }
+      %16 = dataflow.store (%14 at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> tensor<2x2xf32>
+      %17 = dataflow.store (%15 at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> tensor<2x2xf32>
+      dataflow.yield %16, %17 : tensor<2x2xf32>, tensor<2x2xf32>
+    }
+    func.return %0, %1 : tensor<2x2xf32>, tensor<2x2xf32>
+  }
+}
