@@ -168,7 +168,7 @@ class Follow:
                     types[0] if types else "",
                     around,
                     locations.text(op.location),
-                    self._names(op.location),
+                    frozenset(self._names(op.location)),
                 )
             )
         return mine
@@ -255,13 +255,13 @@ class _Names:
     """The model nodes that a location stands for, remembered by the location."""
 
     def __init__(self) -> None:
-        self.found: dict[int, tuple[Attribute, frozenset[str]]] = {}
+        self.found: dict[int, tuple[Attribute, tuple[str, ...]]] = {}
 
-    def __call__(self, location: Attribute) -> frozenset[str]:
+    def __call__(self, location: Attribute) -> tuple[str, ...]:
         known = self.found.get(id(location))
         if known is None:
             names = locations.nodes(location) if isinstance(location, LocationAttr) else ()
-            known = self.found[id(location)] = location, frozenset(names)
+            known = self.found[id(location)] = location, tuple(names)
         return known[1]
 
 
