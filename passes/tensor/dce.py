@@ -72,7 +72,8 @@ def erase_dead_symbols(module: ModuleOp) -> bool:
 
 def _erase(dead: list[Operation], symbols: Mapping[str, Operation]) -> bool:
     """Erase functions and recipes, one that names another before it; True if any."""
-    names = {id(op): _names(op, symbols) for op in dead}
+    inside = {id(op) for op in dead}
+    names = {id(op): [found for found in _names(op, symbols) if id(found) in inside] for op in dead}
     waiting = Counter(id(found) for of_one in names.values() for found in of_one)
     pending = [op for op in dead if not waiting[id(op)]]
     changed = False

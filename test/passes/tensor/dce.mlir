@@ -1,6 +1,6 @@
 // RUN: headrace-opt %s -p dce | filecheck %s
 
-// Dead ops go, whole chains of them; so do recipes and private functions that nothing needs.
+// Dead ops go, whole chains of them; so do recipes and private functions that nothing needs, with what only they need.
 // CHECK-NOT:   @unused
 // CHECK:       tensor.recipe @needed
 // CHECK-NOT:   @unused
@@ -33,5 +33,12 @@ func.func private @called(%x : tensor<2xf32>) -> tensor<2xf32> {
   return %1 : tensor<2xf32>
 }
 func.func private @uncalled(%x : tensor<2xf32>) -> tensor<2xf32> {
-  return %x : tensor<2xf32>
+  %0 = tensor.weight "needed" : tensor<2xf32>
+  %1 = func.call @called(%0) : (tensor<2xf32>) -> tensor<2xf32>
+  %2 = func.call @uncalled_too(%1) : (tensor<2xf32>) -> tensor<2xf32>
+  return %2 : tensor<2xf32>
+}
+func.func private @uncalled_too(%x : tensor<2xf32>) -> tensor<2xf32> {
+  %0 = tensor.weight "unused" : tensor<2xf32>
+  return %0 : tensor<2xf32>
 }
