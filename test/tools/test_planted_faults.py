@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from headrace.dialects.support import locations
@@ -193,6 +194,55 @@ def test_a_pattern_that_never_ends() -> None:
     assert (bug.kind, bug.pass_name, bug.op) == ("endless-rewrite", "turn-sums", "tensor.add")
     assert bug.location == "layer.0/Add" and "TurnSums" in str(bug)
     assert len(journal.applied) < 5000, "that many take a fraction of a second"
+
+
+@dataclass(frozen=True)
+class ConvertLosing(Pass):
+    """Converts to sections, and forgets where one op came from. Wrong on purpose."""
+
+    name: ClassVar[str] = "convert-losing"
+    which: str = "layer.23/Tanh"
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        for one in build("convert-tensor-to-dataflow"):
+            assert isinstance(one, Pass)
+            one.run(ctx, module)
+        for op in module.walk():
+            if op.name == "tensor.tanh" and locations.text(op.location) == self.which:
+                op.location = UnknownLoc()
+        return True
+
+
+@dataclass(frozen=True)
+class SaysNothingChanged(Pass):
+    """Swaps the operands of one sub and says that nothing changed. Wrong on purpose."""
+
+    name: ClassVar[str] = "says-nothing-changed"
+    which: int = 41
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        SwapSub(self.which).run(ctx, module)
+        return False
+
+
+def audited(*passes: ModulePass) -> PassBug:
+    """Run passes under the audit: the failure."""
+    ctx, module = model()
+    with pytest.raises(PassBug) as caught:
+        PassManager(ctx, passes, Watch(verify_each=True)).run(module)
+    return caught.value
+
+
+def test_a_conversion_that_drops_a_location() -> None:
+    bug = audited(*build("cse"), ConvertLosing())
+    assert (bug.kind, bug.pass_name, bug.op) == ("lost-location", "convert-losing", "tensor.tanh")
+    assert "layer.23/Tanh" in str(bug)
+
+
+def test_a_pass_that_says_unchanged_but_changed() -> None:
+    bug = audited(*build("cse"), SaysNothingChanged(), *build("dce"))
+    assert (bug.kind, bug.pass_name, bug.op) == ("false-claim", "says-nothing-changed", "tensor.sub")
+    assert bug.location == "layer.41/Sub"
 
 
 def test_swapped_operands_are_bisected_to_one_rewrite_and_reduced(tmp_path: Path) -> None:
