@@ -308,15 +308,17 @@ def _verify_routes(flow: FlowOp, units: dict[str, UnitOp]) -> None:
         sites = units[name].sites
         flat = sites.get_values() if sites is not None else ()
         sides.append(list(zip(flat[::2], flat[1::2], strict=True)))
+    sources, targets = sides
+    many, most = len(sources), len(targets)
     for (a, b), way, _ in zip(*flow.routes.data, strict=True):
-        if a >= len(sides[0]) or b >= len(sides[1]):
-            raise InnerFault(flow, f"{flow.label} has a route {a} -> {b} but {len(sides[0])} and {len(sides[1])} sites")
-        end = end_of(*sides[0][a], way)
-        if end != sides[1][b]:
+        if a >= many or b >= most:
+            raise InnerFault(flow, f"{flow.label} has a route {a} -> {b} but {many} and {most} sites")
+        end = end_of(*sources[a], way)
+        if end != targets[b]:
             raise InnerFault(
                 flow,
-                f"{flow.label}: the way of {a} -> {b} goes from {sides[0][a]} to {end}, but {flow.ends[1]} "
-                f"stands at {sides[1][b]}",
+                f"{flow.label}: the way of {a} -> {b} goes from {sources[a]} to {end}, but {flow.ends[1]} "
+                f"stands at {targets[b]}",
             )
 
 

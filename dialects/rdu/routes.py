@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,11 +33,13 @@ class Routes(NamedTuple):
     channels: tuple[int, ...]
 
 
+@lru_cache(1 << 16)
 def way_text(way: str) -> str:
     """The short form of a way: `eeess` as `e3s2`."""
     return _RUN.sub(lambda m: m[1] if len(m[0]) == 1 else f"{m[1]}{len(m[0])}", way) or STAY
 
 
+@lru_cache(1 << 16)
 def parse_way(text: str) -> str | None:
     """The way of a short form; None when it is none."""
     if text == STAY:
@@ -49,7 +52,13 @@ def parse_way(text: str) -> str | None:
 
 def end_of(x: int, y: int, way: str) -> tuple[int, int]:
     """The switch where a way from switch (x, y) ends."""
-    return x + way.count("e") - way.count("w"), y + way.count("s") - way.count("n")
+    right, down = _moves(way)
+    return x + right, y + down
+
+
+@lru_cache(1 << 16)
+def _moves(way: str) -> tuple[int, int]:
+    return way.count("e") - way.count("w"), way.count("s") - way.count("n")
 
 
 def links_of(ways: Sequence[str], sources: Ints, columns: int) -> tuple[Ints, Ints]:

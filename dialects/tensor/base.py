@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import (
@@ -126,6 +126,9 @@ def operands(op: Operation) -> tuple[SSAValue, ...]:
 class TensorOp(LateFormat, HasCanonicalizationPatternsInterface):
     """An op on whole tensors with value semantics. Result types follow from operands and attributes by one rule
     (`shapes.infer`), which the verifier holds the written types against."""
+
+    VERIFIES_ALONE: ClassVar[bool] = True
+    """Whether the verifier looks at nothing but properties, attributes and types."""
 
     def attrs(self) -> dict[str, Any]:
         """Properties as plain Python values, defaults filled in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.dialects.builtin import BytesAttr, ModuleOp, StringAttr, SymbolNameConstraint, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, Region, SSAValue
@@ -346,6 +346,7 @@ class YieldOp(TensorOp):
     """
 
     name = "tensor.yield"
+    VERIFIES_ALONE: ClassVar[bool] = False
     value = operand_def(AnyTensor)
     traits = traits_def(IsTerminator(), Pure())
     assembly_format = "$value attr-dict `:` type($value)"
@@ -370,6 +371,7 @@ class RecipeOp(TensorOp):
     """
 
     name = "tensor.recipe"
+    VERIFIES_ALONE: ClassVar[bool] = False
     sym_name = prop_def(SymbolNameConstraint())
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
