@@ -46,8 +46,7 @@ def test_an_erased_operand_is_found_behind_a_sound_twin() -> None:
     module, ops = program()
     ops[1].detach()
     ops[1].erase(safe_erase=False)
-    (offence,) = offences(module)
-    assert offence.op is ops[2] and "rased" in offence.message
+    assert ops[2] in [op for op, message in offences(module) if "rased" in message]
 
 
 def test_a_terminator_in_the_middle_is_found_behind_a_sound_twin() -> None:
