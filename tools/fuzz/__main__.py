@@ -7,9 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from headrace.dialects.machine.device import load_device
+from headrace.dialects.support.diagnostics import CompileError, nearest
+from headrace.passes.infra.registry import available
 from headrace.tools.fuzz.campaign import MODES, Plan, run
 from headrace.tools.fuzz.generator import DEFAULT, Distribution
 from headrace.tools.fuzz.maker import DTYPES, SIZES
+from headrace.tools.fuzz.settings import SMALL
+from headrace.tools.fuzz.steps import steps
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,8 +33,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", choices=tuple(SIZES), default=DEFAULT.size, help="how large values are")
     parser.add_argument("--kinds", default="", help="kinds of steps, separated by commas")
     given = parser.parse_args(arguments)
-    like = Distribution(given.ops, _names(given.dtypes), given.size, _names(given.kinds))
-    plan = Plan(given.mode, like, given.device, _names(given.passes))
+    dtypes, kinds, passes = (_names(text) for text in (given.dtypes, given.kinds, given.passes))
+    try:
+        for flag, names, known in (
+            ("dtypes", dtypes, DTYPES),
+            ("kinds", kinds, steps()),
+            ("passes", passes, available()),
+        ):
+            for name in names:
+                if name not in known:
+                    parser.error(f"--{flag}: there is no '{name}'; {nearest(name, known)}")
+        if given.device not in ("", SMALL):
+            load_device(given.device)
+    except CompileError as error:
+        parser.error(f"--device: {error}")
+    plan = Plan(given.mode, Distribution(given.ops, dtypes, given.size, kinds), given.device, passes)
     summary = run(range(given.seed, given.seed + given.count), plan, given.jobs, given.minutes, given.failures)
     print(summary.text())
     return 1 if summary.failed else 0

@@ -25,13 +25,11 @@ from headrace.runtime.program import Program as Runnable
 from headrace.runtime.session import Executable
 from headrace.tools.fuzz.maker import Program
 from headrace.tools.fuzz.nearby import Array, disagreement
-from headrace.tools.fuzz.settings import Setting
+from headrace.tools.fuzz.settings import UNITS, Setting
 from headrace.tools.opt import context
 from headrace.version import VERSION
 
 Results = dict[str, Array]
-UNITS = "convert-dataflow-to-rdu"
-"""From this pass on no interpreter runs the program, until units are routed."""
 
 
 class Disagreement(Exception):

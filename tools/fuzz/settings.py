@@ -15,6 +15,8 @@ from headrace.dialects.machine.device import Device, device_names, load_device
 from headrace.passes import pipelines
 from headrace.passes.infra.registry import available
 
+UNITS = "convert-dataflow-to-rdu"
+"""From this pass on no interpreter runs the program, until units are routed."""
 SMALL = "small"
 """A device of a few units with small memories, some other one for each seed."""
 
@@ -132,18 +134,23 @@ def whole_pipeline(rng: random.Random, device: Device) -> Setting:
 
 def one_pass(name: str, rng: random.Random, device: Device) -> Setting:
     """One pass with options at random, after what it needs: for a tensor pass, which runs twice, that is nothing, and
-    a few others come first; a pass on units is followed by those that units need to run."""
-    text = name + random_options(available()[name](), rng, 0.5)
-    if name in pipelines.TENSOR:
+    a few others come first; a pass on units is followed by those that units need to run. A pass that is not in the
+    default pipeline comes at the end of its level, before units are placed."""
+    kind = available()[name]()
+    text = name + random_options(kind, rng, 0.5)
+    order = [*(pipelines.TENSOR if rng.random() < 0.5 else ()), *pipelines.DATAFLOW, *pipelines.RDU]
+    level = kind.__module__.split(".")[-2]
+    if name in pipelines.TENSOR or (name not in order and level not in ("dataflow", "rdu")):
         before = [one for one in pipelines.TENSOR if rng.random() < 0.2]
         rng.shuffle(before)
         return Setting(device, ",".join([*before, text, text]), len(before))
-    order = [*(pipelines.TENSOR if rng.random() < 0.5 else ()), *pipelines.DATAFLOW, *pipelines.RDU]
+    if name not in order:
+        order.insert(order.index("place" if level == "rdu" else UNITS), name)
     at = order.index(name)
-    behind = order[at + 1 :] if name in pipelines.RDU else []
+    behind = order[at + 1 :] if at >= order.index(UNITS) else []
     return Setting(device, ",".join([*order[:at], text, *behind]), at)
 
 
 def all_passes() -> tuple[str, ...]:
-    """The passes that `one_pass` takes: those of the default pipeline."""
+    """The passes of the default pipeline."""
     return tuple(dict.fromkeys((*pipelines.TENSOR, *pipelines.DATAFLOW, *pipelines.RDU)))

@@ -176,6 +176,21 @@ def test_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert "says that it changed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "told"),
+    [
+        ("--passes", "tiles", "did you mean 'tile'"),
+        ("--dtypes", "f32,bf61", "did you mean 'bf16'"),
+        ("--kinds", "matmull", "did you mean 'matmul'"),
+        ("--device", "sn40", "did you mean 'sn40l'"),
+    ],
+)
+def test_names_that_are_none(flag: str, value: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([flag, value])
+    assert told in capsys.readouterr().err
+
+
 def test_programs_run_with_their_inputs() -> None:
     for program in PROGRAMS[:50]:
         with np.errstate(all="ignore"):
