@@ -19,9 +19,19 @@ from headrace.tools.cli import common
 @click.option("--heads", default=4, show_default=True, type=click.IntRange(1, 64))
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 @click.option("-o", "--output", metavar="FILE", help="Keep the artifact.")
+@click.option("--model", metavar="FILE", help="Write the model as ONNX, and stop.")
+@click.option("--inputs", metavar="FILE", help="Write inputs for it as .npz, and stop.")
 @common.json_option
 def command(
-    device: str | None, tokens: int, width: int, heads: int, seed: int, output: str | None, as_json: bool
+    device: str | None,
+    tokens: int,
+    width: int,
+    heads: int,
+    seed: int,
+    output: str | None,
+    model: str | None,
+    inputs: str | None,
+    as_json: bool,
 ) -> int:
     """Compile a self-attention block, place and route it, run it from its artifact, compare it with NumPy, profile it.
 
@@ -32,11 +42,28 @@ def command(
 
     if width % heads:
         raise click.UsageError(f"--width {width} is not a multiple of --heads {heads}")
+    if model is not None or inputs is not None:
+        return written(Attention(tokens, width, heads, seed), model, inputs)
     if output is not None:
         check_writable(output)
         return demonstrate(Attention(tokens, width, heads, seed), device, Path(output), as_json)
     with tempfile.TemporaryDirectory() as folder:
         return demonstrate(Attention(tokens, width, heads, seed), device, Path(folder) / "attention.sn", as_json)
+
+
+def written(attention: Any, model: str | None, inputs: str | None) -> int:
+    """Write the model and its inputs where they are asked for; the exit code."""
+    from headrace.compiler import check_writable
+
+    for path in filter(None, (model, inputs)):
+        check_writable(path)
+    if model is not None:
+        Path(model).write_bytes(attention.model().SerializeToString())
+    if inputs is not None:
+        import numpy as np
+
+        np.savez(inputs, **attention.inputs())
+    return 0
 
 
 def demonstrate(attention: Any, device: str | None, artifact: Path, as_json: bool) -> int:

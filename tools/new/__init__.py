@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             texts = ops.plan(root, args.name, args.family, formulas.read(args.formula))
             test = root / ops.TEST_FILE
-            advice = "where it helps: an importer, patterns, a kernel (docs/guides.md); then"
+            advice = "where it helps: an importer, patterns, a kernel (docs/guides/add-an-op.md); then"
             steps = ["pytest test/dialects/tensor test/dialects/rdu", "make check"]
         changed = create(root, texts, test)
     except CompileError as error:

@@ -70,7 +70,7 @@ def _checked(full_name: str, family: str) -> str:
     """The name without the dialect."""
     if family not in FAMILIES:
         why = "only the rules of an elementwise op follow from a formula"
-        fix = nearest(family, FAMILIES) or "docs/guides.md, 'Add an op to tensor', has the steps"
+        fix = nearest(family, FAMILIES) or "docs/guides/add-an-op.md has the steps"
         raise CompileError("bad-family", f"no template for family '{family}'", why=why, fix=fix)
     dialect, _, name = full_name.rpartition(".")
     if dialect != "tensor":
@@ -99,7 +99,7 @@ def _edited(path: Path, shown: str, places: list[tuple[str, str]]) -> str:
         match = re.search(pattern, text, re.M) if text else None
         if match is None:
             what = f"{shown} is not as expected: nowhere to put {new.strip().splitlines()[0]}"
-            raise CompileError("cannot-place", what, fix="follow 'Add an op to tensor' in docs/guides.md by hand")
+            raise CompileError("cannot-place", what, fix="follow docs/guides/add-an-op.md by hand")
         at = match.start(1) if match.re.groups else match.start()
         text = text[:at] + new + text[at:]
     return text
