@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation
@@ -116,12 +117,30 @@ PIPELINES: dict[str, str] = {
 }
 """Named pipelines: the three phases, and `default`, all of them."""
 
+PRECISIONS = {
+    "fp32": "as the model says",
+    "bf16": "f32 becomes bf16; sums, norms and softmax inside an op stay f32",
+}
+"""Element type of the arithmetic."""
+LOWER = "lower-precision"
+
 MODES = {
     "O0": "each op is a section of its own: to look at ops one by one",
     "O1": "ops that a fusion rule joins share a section",
     "O3": "sections are cut where the modelled time is least",
 }
 """How much of a model is resident on the chip at a time."""
+
+
+def tensor(precision: str = "fp32", ports: str = "states") -> tuple[str, ...]:
+    """The passes of phase tensor for a precision; `ports` says which of the program's ports become narrow, too."""
+    if precision not in PRECISIONS:
+        raise CompileError("bad-option", f"there is no precision '{precision}'", fix=nearest(precision, PRECISIONS))
+    if precision == "fp32":
+        return TENSOR
+    lower = LOWER if ports == "states" else f"{LOWER}{{ports={ports}}}"
+    at = TENSOR.index("decompose")  # composites are whole and compute in f32; batch norm is folded in f32
+    return (*TENSOR[:at], lower, *TENSOR[at:])
 
 
 def dataflow(mode: str = "O3", rules: str = "") -> tuple[str, ...]:
@@ -140,10 +159,18 @@ MODEL_ATTRIBUTE = "headrace.model"
 """Name of the module attribute that holds the name of the model."""
 
 
-def stages(start: str = START, stop: str = NAMES[-1], mode: str = "O3", rules: str = "") -> tuple[Stage, ...]:
+def stages(
+    start: str = START,
+    stop: str = NAMES[-1],
+    mode: str = "O3",
+    rules: str = "",
+    precision: str = "fp32",
+    ports: str = "states",
+) -> tuple[Stage, ...]:
     """The phases that lead from what `start` leaves to what `stop` leaves, ready to run, in a mode (`MODES`) with a
-    file of fusion rules. `CompileError` for an unknown name, or when `stop` comes before `start`."""
-    texts = {"dataflow": ",".join(dataflow(mode, rules))}
+    file of fusion rules, at a precision (`PRECISIONS`). `CompileError` for an unknown name, or when `stop` comes before
+    `start`."""
+    texts = {"tensor": ",".join(tensor(precision, ports)), "dataflow": ",".join(dataflow(mode, rules))}
     for flag, name in (("--from", start), ("--to", stop)):
         if name not in NAMES:
             raise CompileError("unknown-phase", f"{flag}={name}: there is no such phase", fix=nearest(name, NAMES))
@@ -169,12 +196,12 @@ def reached(module: ModuleOp) -> str:
     one in the middle of a phase."""
     history = module.attributes.get(HISTORY_ATTRIBUTE)
     if isinstance(history, StringAttr):
-        ran = re.sub(r"\{[^}]*\}", "", history.data)  # modes differ in options
-        for mode in MODES:
+        ran = re.sub(r"\{[^}]*\}", "", history.data)  # modes and precisions differ in options
+        for mode, precision in product(MODES, PRECISIONS):
             done = ""
-            for name, phase in ((START, ()), *((name, phase.passes) for name, phase in PHASES.items())):
-                passes = dataflow(mode) if name == "dataflow" else phase
-                done = ",".join(filter(None, [done, *(x.partition("{")[0] for x in passes)]))
+            passes = {START: (), "tensor": tensor(precision), "dataflow": dataflow(mode), "rdu": RDU}
+            for name in NAMES:
+                done = ",".join(filter(None, [done, *(x.partition("{")[0] for x in passes[name])]))
                 if done == ran:
                     return name
     for name in reversed(PHASES):

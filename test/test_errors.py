@@ -180,7 +180,7 @@ def test_unbound_dim(folder: Path) -> None:
         (["--state", "x"], "expected NAME=VALUE"),
         (["--state", "z=y"], "no input 'z'"),
         (["--state", "x=y"], "changes its type"),
-        (["--precision", "bf16"], "fix: --precision fp32"),
+        (["--precision", "bf16", "--passes", "default"], "beside a precision"),
         (["--precision", "fp33"], "did you mean 'fp32'?"),
         (["--opt", "throughput"], "fix: --opt latency"),
         (["--device", "sn4l"], "did you mean 'sn40l'?"),

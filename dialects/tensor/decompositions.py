@@ -226,9 +226,9 @@ def _group_norm(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAValue
     return e.add(e.mul(y, _channel(e, scale, x)), _channel(e, bias, x))
 
 
-@decomposes("tensor.attention")
-def _attention(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAValue:
-    query, key, value, *mask = operands
+def attention_scores(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAValue:
+    """What attention takes the softmax of: scaled and masked products of queries and keys."""
+    query, key, _, *mask = operands
     rank = len(tt(key).shape)
     scale = attrs.get("scale")
     scaled = e.mul(query, 1 / math.sqrt(max(tt(query).shape[-1], 1)) if scale is None else scale)
@@ -242,8 +242,13 @@ def _attention(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAValue:
         row = e.iota(shape=(rows, 1), dtype="i32", axis=0)
         column = e.iota(shape=(1, columns), dtype="i32", axis=1)
         scores = e.select(e.less_equal(column, row), scores, -math.inf)
-    _, exponential, total = _exponentials(e, scores, -1)
-    return e.matmul(e.div(exponential, total), value)
+    return scores
+
+
+@decomposes("tensor.attention")
+def _attention(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAValue:
+    _, exponential, total = _exponentials(e, attention_scores(e, attrs, operands), -1)
+    return e.matmul(e.div(exponential, total), operands[2])
 
 
 def _reaching(window: Window) -> tuple[int, int]:

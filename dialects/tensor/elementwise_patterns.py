@@ -336,7 +336,8 @@ class ReciprocalOfRoot(RewritePattern):
 
 @canonicalizes("tensor.pow", of=["tensor.constant"])
 class SmallPower(RewritePattern):
-    """`x ** 2` is `x · x`, `x ** 3` is `x · x · x`, and a float `x ** -1` is `reciprocal(x)`."""
+    """`x ** 2` is `x · x`, `x ** 3` is `x · x · x` (but for f16 and bf16, where that would round twice), and a float `x
+    ** -1` is `reciprocal(x)`."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         x, exponent = op.operands[0], splat(op.operands[1])
@@ -344,6 +345,8 @@ class SmallPower(RewritePattern):
             return
         if exponent == 2:
             rewriter.replace(op, _make("mul", [x, x], [op]))
+        elif exponent == 3 and tt(x).dtype in ("f16", "bf16"):
+            decline(rewriter, f"x · x · x of {tt(x).dtype} rounds twice, a power once")
         elif exponent == 3:
             square = _make("mul", [x, x], [op])
             rewriter.replace(op, [square, _make("mul", [square.results[0], x], [op])])

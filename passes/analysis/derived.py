@@ -8,15 +8,18 @@ module.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from headrace.dialects.support import dtypes
+from headrace.dialects.support.journal import count
 from headrace.dialects.tensor.base import attributes_of, tt
 from headrace.dialects.tensor.shapes import TT
-from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr, WeightOp
+from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr, RecipeOp, WeightOp, recipes
 
 LONGEST = 120  # characters of a key; a longer one is cut and gets a digest
 DIGEST = 10
@@ -104,3 +107,39 @@ def _bounds(start: int, stop: int, step: int, size: int) -> str:
 
 def _value(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+class Keys:
+    """The keys of a module that are taken."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self.module = module
+
+    @cached_property
+    def recipes(self) -> dict[str, RecipeOp]:
+        """The recipes of the module, those that are added included."""
+        return recipes(self.module)
+
+    @cached_property
+    def weights(self) -> set[str]:
+        """Keys of the weights that no recipe makes."""
+        return {op.key.data for op in self.module.walk() if type(op) is WeightOp} - self.recipes.keys()
+
+    def add(self, made: RecipeOp, before: Operation) -> str:
+        """Put a recipe in front of an op of the module, unless it is there; the key under which it is."""
+        name = made.key
+        while not self._free_for(name, made):
+            name = f"{name}#{digest(name)}"
+        if name not in self.recipes:
+            made.sym_name = StringAttr(name)
+            self.recipes[name] = made
+            self.module.body.block.insert_op_before(made, before)
+            count("bytes of derived weights", bytes_of(made.tt()))
+        return name
+
+    def _free_for(self, name: str, made: RecipeOp) -> bool:
+        """Whether a key is free, or taken by a recipe of the same value."""
+        there = self.recipes.get(name)
+        if there is not None:
+            return there.body.is_structurally_equivalent(made.body)
+        return name not in self.weights

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from headrace.dialects.support import locations
@@ -16,8 +15,8 @@ from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.journal import count, decline, may
 from headrace.dialects.tensor import shapes
 from headrace.dialects.tensor.base import TensorOp, attributes_of, operands, tt
-from headrace.dialects.tensor.storage import ConstantOp, RecipeOp, WeightOp, constant, recipe, recipes, weight
-from headrace.passes.analysis.derived import bytes_of, digest, key
+from headrace.dialects.tensor.storage import ConstantOp, WeightOp, constant, recipe, weight
+from headrace.passes.analysis.derived import Keys, bytes_of, key
 from headrace.passes.infra.base import Pass, option
 from headrace.passes.tensor import _graph
 
@@ -63,7 +62,7 @@ class FoldConstantsPass(Pass):
 def fold(module: ModuleOp, max_elements: int, slack: int) -> bool:
     """Fold all functions of a module; True if changed."""
     changed = False
-    table = _Keys(module)
+    table = Keys(module)
     for block in _graph.blocks(module):
         folded, failing = _fold_constants(block, max_elements)
         derived = _Derivation(module, block, max_elements, slack, table, failing).run()
@@ -159,7 +158,7 @@ class _Derivation:
     block: Block
     max_elements: int
     slack: int
-    table: _Keys
+    table: Keys
     kept: set[Operation]
     """Ops that stay in the program."""
     loads: dict[str, list[WeightOp]] = field(default_factory=dict[str, list[WeightOp]])
@@ -291,39 +290,7 @@ class _Derivation:
     def write(self, chain: _Chain, location: locations.Location) -> str:
         copies: dict[SSAValue, SSAValue] = {}
         body = [op.clone(copies) for op in chain.ops]
-        name = key(chain.value)
-        made = recipe(name, body, copies[chain.value], location)
-        while not self.table.free_for(name, made):
-            name = f"{name}#{digest(name)}"
-        if name not in self.table.recipes:
-            made.sym_name = StringAttr(name)
-            self.table.recipes[name] = made
-            func = self.block.parent_op()
-            assert func is not None
-            self.module.body.block.insert_op_before(made, func)
-            count("bytes of derived weights", bytes_of(tt(chain.value)))
-        return name
-
-
-class _Keys:
-    """The keys of a module that are taken."""
-
-    def __init__(self, module: ModuleOp) -> None:
-        self.module = module
-
-    @cached_property
-    def recipes(self) -> dict[str, RecipeOp]:
-        """The recipes of the module, those that are added included."""
-        return recipes(self.module)
-
-    @cached_property
-    def weights(self) -> set[str]:
-        """Keys of the weights that no recipe makes."""
-        return {op.key.data for op in self.module.walk() if type(op) is WeightOp} - self.recipes.keys()
-
-    def free_for(self, name: str, made: RecipeOp) -> bool:
-        """Whether a key is free, or taken by a recipe of the same value."""
-        there = self.recipes.get(name)
-        if there is not None:
-            return there.body.is_structurally_equivalent(made.body)
-        return name not in self.weights
+        made = recipe(key(chain.value), body, copies[chain.value], location)
+        func = self.block.parent_op()
+        assert func is not None
+        return self.table.add(made, func)

@@ -153,7 +153,11 @@ def bind_call(call: Call) -> list[Step]:
     mark = call.scratch.mark()
     narrow = any(x.dtype in NARROW for x in (*call.inputs, *call.outputs))
     if narrow and call.name not in _narrow_directly:
-        steps = _widened(call, binder)
+        from headrace.runtime.kernels.halves import table_steps
+
+        steps = table_steps(call)
+        if steps is None:
+            steps = _widened(call, binder)
     else:
         steps = binder(call)
     call.scratch.release(mark)
@@ -161,12 +165,14 @@ def bind_call(call: Call) -> list[Step]:
 
 
 def _widened(call: Call, binder: Binder) -> list[Step] | None:
-    """The op in f32 on widened copies, rounded once at the end."""
+    """The op in f32 on widened copies, rounded once at the end. Constants are widened once."""
     before: list[Step] = []
     after: list[Step] = []
     inputs: list[Array] = []
-    for x in call.inputs:
-        if x.dtype in NARROW:
+    for p, x in enumerate(call.inputs):
+        if x.dtype in NARROW and p in call.constants:
+            inputs.append(call.packs.get("wide", x, lambda x=x: _wide_constant(x)))
+        elif x.dtype in NARROW:
             wide = call.scratch.take(x.shape, np.float32)
             before.append((np.copyto, (wide, x)))
             inputs.append(wide)
@@ -180,8 +186,14 @@ def _widened(call: Call, binder: Binder) -> list[Step] | None:
             outputs.append(wide)
         else:
             outputs.append(x)
-    steps = binder(Call(call.name, call.attrs, inputs, outputs, call.scratch, (), call.packs))
+    steps = binder(Call(call.name, call.attrs, inputs, outputs, call.scratch, call.constants, call.packs))
     return None if steps is None else [*before, *steps, *after]
+
+
+def _wide_constant(x: Array) -> Array:
+    """An f32 copy; what is repeated stays so."""
+    held = x[tuple(slice(0, 1 if step == 0 and n else None) for n, step in zip(x.shape, x.strides, strict=True))]
+    return np.broadcast_to(aligned_copy(held.astype(np.float32)), x.shape)
 
 
 def round_to(target: Array, source: Array) -> None:

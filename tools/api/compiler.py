@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 DEFAULT_DEVICE = "sn40l"
-PRECISIONS = ("fp32",)
+PRECISIONS = ("fp32", "bf16")
+PORTS = ("none", "states", "all")
+"""Which of the program's ports take the type of the precision."""
 GOALS = ("latency",)
-PLANNED = {"precision": ("bf16",), "opt": ("throughput",)}
+PLANNED: dict[str, tuple[str, ...]] = {"precision": (), "opt": ("throughput",)}
 """Option values that are known but not built."""
 OnPhase = Callable[[str, "ModuleOp"], None]
 Progress = Callable[[int, int, str], None]
@@ -120,6 +122,7 @@ def compile(
     pipeline: str | None = None,
     mode: str = "O3",
     fusion_rules: str | os.PathLike[str] | None = None,
+    lower_ports: str = "states",
     start: str | None = None,
     watch: Watch | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -132,7 +135,9 @@ def compile(
     compiles without weights: the result can be saved and profiled, not run. `weights`: a weight file (or an
     artifact, or the model that the IR was made of), `random:SEED` or a store, for `.mlir`. `pipeline`: passes instead
     of the default ones. `mode`: how much is resident on the chip at a time, `O0` (an op), `O1` (what fusion rules
-    join: built-in ones and those of the file `fusion_rules`) or `O3` (what is fastest by the cost model). `start`: the
+    join: built-in ones and those of the file `fusion_rules`) or `O3` (what is fastest by the cost model). `precision`:
+    `fp32` (as the model says) or `bf16` (f32 becomes bf16, with casts at inputs and outputs; `lower_ports` says which
+    ports become bf16, too: `none`, `states`, which stay on the device, or `all`). `start`: the
     phase that made the IR (`import`, `tensor`, `dataflow` or `rdu`), after which compilation goes on; by default that
     is read off the IR. `watch` looks at the passes as they run. `out` writes the artifact too.
 
@@ -152,6 +157,7 @@ def compile(
         pipeline=pipeline,
         mode=mode,
         fusion_rules=fusion_rules,
+        lower_ports=lower_ports,
         start=start,
         watch=watch,
     )
@@ -174,6 +180,7 @@ def translate(
     pipeline: str | None = None,
     mode: str = "O3",
     fusion_rules: str | os.PathLike[str] | None = None,
+    lower_ports: str = "states",
     start: str | None = None,
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
@@ -186,7 +193,7 @@ def translate(
     module as it stands. `progress` is called before each step with its number, how many there are, and its name.
     `watch` says what to check and measure; the IR is verified at the end in any case. `clock` notes what takes long.
     """
-    check_options(precision, opt)
+    check_options(precision, opt, lower_ports)
     clock = clock or Clock()
     imported = import_model(
         model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only, weights=weights
@@ -194,11 +201,22 @@ def translate(
     clock.lap("import")
     module = imported.module
     text = lower(
-        module, device, pipeline, on_phase, progress, clock, watch, start=start, mode=mode, fusion_rules=fusion_rules
+        module,
+        device,
+        pipeline,
+        on_phase,
+        progress,
+        clock,
+        watch,
+        start=start,
+        mode=mode,
+        fusion_rules=fusion_rules,
+        precision=precision,
+        lower_ports=lower_ports,
     )
     from headrace.backend.encode import encode
 
-    manifest = {"model": imported.name, "precision": precision, "goal": opt, "pipeline": text}
+    manifest = {"model": imported.name, "precision": precision_of(text), "goal": opt, "pipeline": text}
     program = encode(module, manifest)
     clock.lap("encode")
     return Translation(
@@ -215,6 +233,7 @@ def lowered(
     model: Any,
     stop: str,
     device: str | Path | Device | None = None,
+    precision: str = "fp32",
     *,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
@@ -223,6 +242,7 @@ def lowered(
     start: str | None = None,
     mode: str = "O3",
     fusion_rules: str | os.PathLike[str] | None = None,
+    lower_ports: str = "states",
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
     progress: Progress | None = None,
@@ -233,6 +253,7 @@ def lowered(
 
         print(headrace.lowered("model.onnx", "tensor"))
     """
+    check_options(precision, lower_ports=lower_ports)
     clock = clock or Clock()
     module = import_model(model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only).module
     clock.lap("import")
@@ -248,6 +269,8 @@ def lowered(
         stop=stop,
         mode=mode,
         fusion_rules=fusion_rules,
+        precision=precision,
+        lower_ports=lower_ports,
     )
     return module
 
@@ -324,6 +347,8 @@ def lower(
     stop: str | None = None,
     mode: str = "O3",
     fusion_rules: str | os.PathLike[str] | None = None,
+    precision: str = "fp32",
+    lower_ports: str = "states",
 ) -> str:
     """Run the passes on a module in place, by phases, and verify it at the end; the text of all passes that the module
     has been through.
@@ -340,8 +365,9 @@ def lower(
 
     clock = clock or Clock()
     with_device(module, device)
-    stages, begin = _stages(module, pipeline, start, stop, mode, str(fusion_rules or ""))
-    history = module.attributes.setdefault(HISTORY_ATTRIBUTE, StringAttr(""))
+    how = _How(mode, str(fusion_rules or ""), precision, lower_ports)
+    stages, begin = _stages(module, pipeline, start, stop, how)
+    module.attributes.setdefault(HISTORY_ATTRIBUTE, StringAttr(""))
     clock.lap("load passes")
 
     def finished(name: str, module: ModuleOp) -> None:
@@ -367,8 +393,24 @@ def lower(
     ran = ",".join(map(str, manager.passes))
     _verify(module, ran)
     clock.lap("verify")
-    history = module.attributes[HISTORY_ATTRIBUTE]
-    return history.data if isinstance(history, StringAttr) else ran
+    return history_of(module) or ran
+
+
+def history_of(module: ModuleOp) -> str:
+    """The passes that a module says it has been through."""
+    from xdsl.dialects.builtin import StringAttr
+
+    from headrace.passes.infra.manager import HISTORY_ATTRIBUTE
+
+    history = module.attributes.get(HISTORY_ATTRIBUTE)
+    return history.data if isinstance(history, StringAttr) else ""
+
+
+def precision_of(passes: str) -> str:
+    """The precision that passes compile for."""
+    from headrace.passes.pipelines import LOWER
+
+    return "bf16" if LOWER in passes else "fp32"
 
 
 def with_device(module: ModuleOp, device: str | Path | Device | None) -> ModuleOp:
@@ -381,8 +423,18 @@ def with_device(module: ModuleOp, device: str | Path | Device | None) -> ModuleO
     return module
 
 
+@dataclass(frozen=True)
+class _How:
+    """Options that phases are built by."""
+
+    mode: str
+    rules: str
+    precision: str
+    ports: str
+
+
 def _stages(
-    module: ModuleOp, pipeline: str | None, start: str | None, stop: str | None, mode: str, rules: str
+    module: ModuleOp, pipeline: str | None, start: str | None, stop: str | None, how: _How
 ) -> tuple[Sequence[Stage], str]:
     """What to run on a module, and the phase after which it stands."""
     from headrace.passes import pipelines
@@ -396,14 +448,29 @@ def _stages(
                 "passes are given beside phases",
                 fix="name phases in the pipeline: --passes 'dataflow,rdu'",
             )
-        if mode != "O3" or rules:
+        if how.precision != "fp32":
+            raise CompileError(
+                "bad-option",
+                "passes are given beside a precision",
+                fix=f"put {pipelines.LOWER} among the passes, before decompose",
+            )
+        if how.mode != "O3" or how.rules:
             raise CompileError(
                 "bad-option", "passes are given beside a mode", fix="give cut-sections its options: by=op, by=rule"
             )
         parts = staged(pipeline, pipelines=pipelines.PIPELINES)
         return [Stage(name or OWN, passes) for name, passes in parts], pipelines.reached(module) or pipelines.START
     at = start or pipelines.reached(module)
-    stages = pipelines.stages(at or pipelines.START, stop or pipelines.NAMES[-1], mode, rules)
+    stages = pipelines.stages(
+        at or pipelines.START, stop or pipelines.NAMES[-1], how.mode, how.rules, how.precision, how.ports
+    )
+    if how.precision != "fp32" and at not in ("", pipelines.START) and precision_of(history_of(module)) == "fp32":
+        raise CompileError(
+            "bad-option",
+            f"--precision {how.precision} comes too late for IR after phase {at}",
+            why="types are chosen in phase tensor",
+            fix=f"give --precision {how.precision} where that IR is made",
+        )
     if start is not None or not at:
         pipelines.check_from(module, start or pipelines.START)
     return stages, at
@@ -422,9 +489,11 @@ def executable(done: Translation) -> Executable:
     return CompiledExecutable(done)
 
 
-def check_options(precision: str, opt: str) -> None:
-    """Refuse values of `precision` and `opt` that are unknown or not built, all at once."""
+def check_options(precision: str, opt: str = GOALS[0], lower_ports: str = "states") -> None:
+    """Refuse values of options that are unknown or not built, all at once."""
     found = Collector()
+    if lower_ports not in PORTS:
+        found.add("bad-option", f"there is no lower_ports '{lower_ports}'", fix=nearest(lower_ports, PORTS))
     for name, flag, value, built in (
         ("precision", "--precision", precision, PRECISIONS),
         ("opt", "--opt", opt, GOALS),

@@ -35,6 +35,19 @@ def binding_options(command: Command) -> Command:
     return click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Size of a named dim: batch=8.")(command)
 
 
+def precision_options(command: Command) -> Command:
+    """Adds `--precision` and `--lower-ports`."""
+    command = click.option(
+        "--lower-ports",
+        type=click.Choice(["none", "states", "all"]),
+        default="states",
+        help="With bf16: the ports that are bf16, too. [default: states]",
+    )(command)
+    return click.option(
+        "--precision", default="fp32", metavar="TYPE", help="Element type of the arithmetic: fp32, bf16. [default: fp32]"
+    )(command)
+
+
 def json_option(command: Command) -> Command:
     """Adds `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)

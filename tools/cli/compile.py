@@ -72,7 +72,7 @@ class Grouped(click.Command):
 @click.argument("model")
 @click.option("-o", "--output", metavar="FILE", help="The artifact (with --to: the IR). [default: the model's name]")
 @common.device_option()
-@click.option("--precision", default="fp32", metavar="TYPE", help="Element type of the arithmetic. [default: fp32]")
+@common.precision_options
 @click.option("--opt", default="latency", metavar="GOAL", help="What to optimise. [default: latency]")
 @click.option(
     "-O", "mode", type=click.Choice(["0", "1", "3"]), default="3", help="On the chip at a time: op, rule, all."
@@ -95,6 +95,7 @@ def command(
     output: str | None,
     device: str | None,
     precision: str,
+    lower_ports: str,
     opt: str,
     mode: str,
     fusion_rules: str | None,
@@ -139,6 +140,7 @@ def command(
         "start": start,
         "mode": f"O{mode}",
         "fusion_rules": fusion_rules,
+        "lower_ports": lower_ports,
         "watch": watch,
         "on_phase": look.on_phase,
         "clock": clock,
@@ -147,7 +149,7 @@ def command(
         with common.progress(as_json) as show:
             given["progress"] = show
             if stop:
-                module = lowered(model, stop, device, **given)
+                module = lowered(model, stop, device, precision, **given)
                 _write_ir(target, module)
                 clock.lap("write")
                 ops = sum(1 for _ in module.walk())

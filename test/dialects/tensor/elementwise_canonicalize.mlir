@@ -168,3 +168,15 @@ func.func @contractions(%a: tensor<2x2xbf16>, %x: tensor<1x1x4xf32>) -> (tensor<
   %1 = tensor.max_pool %x {kernel = array<i64: 1>} : tensor<1x1x4xf32> -> tensor<1x1x4xf32>
   func.return %0, %1 : tensor<2x2xbf16>, tensor<1x1x4xf32>
 }
+
+// A cube of bf16 would round twice as two products.
+// CHECK-LABEL: @narrow_cube
+// CHECK:         %[[P:.*]] = tensor.pow %x, %{{.*}} : tensor<4xbf16>, tensor<bf16>
+// CHECK-NEXT:    %[[M:.*]] = tensor.mul %[[P]], %[[P]]
+func.func @narrow_cube(%x: tensor<4xbf16>) -> tensor<4xbf16> {
+  %c = tensor.constant dense<3.0> : tensor<bf16>
+  %d = tensor.constant dense<2.0> : tensor<bf16>
+  %0 = tensor.pow %x, %c : tensor<4xbf16>, tensor<bf16> -> tensor<4xbf16>
+  %1 = tensor.pow %0, %d : tensor<4xbf16>, tensor<bf16> -> tensor<4xbf16>
+  func.return %1 : tensor<4xbf16>
+}
