@@ -7,36 +7,46 @@ can be put together to whole tensors, too. A value in another order or of anothe
 
 from __future__ import annotations
 
-from xdsl.ir import OpResult, SSAValue
+from collections.abc import Mapping
+from typing import TypeVar
+
+from xdsl.ir import Block, OpResult, SSAValue
 
 from headrace.dialects.dataflow.ops import StageOp, YieldOp, stream_of
 from headrace.dialects.support.access import Stream
 from headrace.dialects.tensor import shapes
 from headrace.dialects.tensor.base import TensorOp, tt
 
+T = TypeVar("T")
+
 
 def streams_inside(stage: StageOp) -> dict[SSAValue, Stream]:
     """The stream that each value inside a stage goes like, where one is known."""
-    block = stage.body.block
-    found: dict[SSAValue, Stream] = {}
-    ops = [op for op in block.ops if isinstance(op, TensorOp)]
-    end = block.last_op
+    end = stage.body.block.last_op
     assert isinstance(end, YieldOp)
-    for value, result in zip(end.values, stage.outs, strict=True):
-        found.setdefault(value, _of(stream_of(result), value))
+    inputs: dict[SSAValue, Stream] = {a: stream_of(x) for a, x in zip(stage.body.block.args, stage.ins, strict=True)}
+    outputs = {value: stream_of(x) for value, x in zip(end.values, stage.outs, strict=True)}
+    found = places_inside(stage.body.block, inputs, outputs)
+    return {value: Stream(stream.tile, tt(value).dtype, stream.time) for value, stream in found.items()}
+
+
+def places_inside(block: Block, inputs: Mapping[SSAValue, T], outputs: Mapping[SSAValue, T]) -> dict[SSAValue, T]:
+    """The places of the values in a body whose tiles lie as those of an output or an input, whose places are given."""
+    found = dict(outputs)
+    ops = [op for op in block.ops if isinstance(op, TensorOp)]
     for op in reversed(ops):
         for result in op.results:
             if result in found:
                 for operand in kept_operands(op, result):
-                    found.setdefault(operand, _of(found[result], operand))
-    for argument, operand in zip(block.args, stage.ins, strict=True):
-        found.setdefault(argument, stream_of(operand))
+                    found.setdefault(operand, found[result])
+    for argument in block.args:
+        found.setdefault(argument, inputs[argument])
     for op in ops:
         for result in op.results:
             if result not in found:
                 places = [found[x] for x in kept_operands(op, result) if x in found]
                 if places:
-                    found[result] = _of(places[0], result)
+                    found[result] = places[0]
     return found
 
 
@@ -54,8 +64,3 @@ def kept_operands(op: TensorOp, result: OpResult) -> list[SSAValue]:
         ):
             same.append(operand)
     return same
-
-
-def _of(stream: Stream, value: SSAValue) -> Stream:
-    """A stream like this one of tiles of the value's type."""
-    return Stream(stream.tile, tt(value).dtype, stream.time)

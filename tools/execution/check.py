@@ -127,7 +127,7 @@ class Execution:
             was = "" if others == (op, location) or not others[0] else f" (before: '{others[0]}' at {others[1]})"
             details.append(f"first op that deviates: '{op}' at {location}{was}{first.deviation}")
             if first.value.within:
-                details.append(f"it is the last of a chain: {', '.join(first.value.within)}")
+                details.append(f"it is made through ops whose values are not seen: {', '.join(first.value.within)}")
         raise PassBug("changed-results", str(one), "changes the results", op=op, location=location, details=details)
 
     def _kernel(self, module: ModuleOp, first: First) -> list[str]:
@@ -147,7 +147,7 @@ class Execution:
         from headrace.tools.execution.trace import trace
 
         _, store, arrays = self._started()
-        reference, found = (trace(x, store, arrays) for x in (before, module))
+        reference, found = (trace(x, store, arrays, inside=True) for x in (before, module))
         return first_deviation(reference, found, wrong, self.tolerance)
 
 

@@ -1,9 +1,9 @@
 """Where two runs begin to differ: the first op of a program whose inputs agree with another run and whose result does
 not.
 
-Values are matched by content first (what a pass leaves alone is the same to the bit, wherever it is put), then by
-their place in the model: ops of one name, type and place in order, else the last op of a place, whose result the place
-is. A value that nothing matches is looked through.
+Values are matched by their place in the model: ops of one name, type and place in order, else the last op of a place,
+whose result the place is. What remains is right if its content is that of any value before, to the bit, wherever a pass
+has put it; else it is looked through.
 """
 
 from __future__ import annotations
@@ -90,20 +90,21 @@ class _Matcher:
 
     def _judge(self, number: int) -> tuple[bool, Value | None]:
         value = self.after[number]
-        if _content(value.array) in self.contents:
-            return True, None
-        candidates = [
-            self.before[k]
-            for place in reversed(value.places)
-            for k in reversed(self.of_place.get((place, *_type(value.array)), ()))
-        ]
-        if any(deviation(value.array, x.array, self.tolerance).ok for x in candidates):
-            return True, None
         group = _group(value)
         mine, theirs = self.after_groups[group], self.before_groups.get(group, [])
-        if len(mine) == len(theirs):
-            return False, self.before[theirs[mine.index(number)]]
-        return False, candidates[0] if candidates and number in self.last else None
+        type = _type(value.array)
+        candidates = sorted({k for place in value.places for k in self.of_place.get((place, *type), ())}, reverse=True)
+        if len(mine) == len(theirs) and value.places:
+            counterpart = theirs[mine.index(number)]
+            right = any(self._equal(value, k) for k in (counterpart, *candidates))
+            return right, None if right else self.before[counterpart]
+        if candidates and number in self.last:
+            right = self._equal(value, candidates[0])
+            return right, None if right else self.before[candidates[0]]
+        return _content(value.array) in self.contents or any(self._equal(value, k) for k in candidates), None
+
+    def _equal(self, value: Value, number: int) -> bool:
+        return deviation(value.array, self.before[number].array, self.tolerance).ok
 
 
 def _type(array: Array) -> Type:

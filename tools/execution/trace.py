@@ -70,14 +70,19 @@ class Trace:
 
 
 def trace(
-    module: ModuleOp, store: WeightStore, inputs: Mapping[str, Array], instead: Mapping[Key, Array] | None = None
+    module: ModuleOp,
+    store: WeightStore,
+    inputs: Mapping[str, Array],
+    instead: Mapping[Key, Array] | None = None,
+    inside: bool = False,
 ) -> Trace:
     """Run a program at whatever level it is and keep every value. Those that use a value which is in `instead` get what
-    is given there, while the trace keeps what was made."""
+    is given there, while the trace keeps what was made. `inside` adds what goes from op to op inside of units, as the
+    ops mean it: the runtime puts it nowhere."""
     if units_of(module) is not None:
         from headrace.tools.execution.units import trace_units
 
-        return trace_units(module, store, inputs, instead or {})
+        return trace_units(module, store, inputs, instead or {}, inside)
     tracer = _Tracer(module, store, instead or {})
     found = tracer.trace
     found.arrays = tracer.run(entry_of(module).sym_name.data, inputs)

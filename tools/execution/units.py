@@ -14,14 +14,17 @@ import numpy as np
 from xdsl.dialects.builtin import CallSiteLoc, ModuleOp
 from xdsl.ir import OpResult, SSAValue
 
+from headrace.dialects.dataflow.inside import places_inside
 from headrace.dialects.rdu.config import ConfigOp
 from headrace.dialects.rdu.program import LaunchOp
 from headrace.dialects.rdu.units import PcuOp
 from headrace.dialects.support import locations
 from headrace.dialects.support.access import row_major
 from headrace.dialects.tensor import meaning
+from headrace.dialects.tensor.base import tt
 from headrace.runtime.geometry import strided
 from headrace.runtime.kernels import Scratch, bind_chain
+from headrace.runtime.places import Binding, End
 from headrace.runtime.plan import Part, run_steps
 from headrace.runtime.program import Agcu, Config, Pcu
 from headrace.tools.execution.programs import executable, units_of
@@ -30,7 +33,6 @@ from headrace.tools.execution.trace import Call, Key, Trace, Value, placed
 if TYPE_CHECKING:
     from headrace.dialects.support.locations import Location
     from headrace.dialects.support.weights import WeightStore
-    from headrace.runtime.places import Binding
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -39,10 +41,10 @@ Made = tuple[int, int]
 
 
 def trace_units(
-    module: ModuleOp, store: WeightStore, inputs: Mapping[str, Array], instead: Mapping[Key, Array]
+    module: ModuleOp, store: WeightStore, inputs: Mapping[str, Array], instead: Mapping[Key, Array], inside: bool
 ) -> Trace:
     """Run a program of units and keep what they put into memory; see `trace`."""
-    tracer = _Tracer(module, store, instead)
+    tracer = _Tracer(module, store, instead, inside)
     for _ in tracer.run(inputs):
         pass
     return tracer.trace
@@ -58,7 +60,7 @@ def chain_fault(
 ) -> tuple[str, str] | None:
     """Name and place in the model of the op by which the chain that makes a value goes wrong, on the inputs that it has
     in this run; None when the chain does what its ops mean."""
-    tracer = _Tracer(module, store, instead)
+    tracer = _Tracer(module, store, instead, False)
     (launch,), value = key
     for part in tracer.run(inputs):
         if part.run is None or tracer.launches[part.launch] is not launch:
@@ -110,7 +112,7 @@ class _Whole:
 class _Tracer:
     """One run of a program of units."""
 
-    def __init__(self, module: ModuleOp, store: WeightStore, instead: Mapping[Key, Array]) -> None:
+    def __init__(self, module: ModuleOp, store: WeightStore, instead: Mapping[Key, Array], inside: bool) -> None:
         self.exe = executable(module, store)
         self.program = self.exe.program
         self.given = instead
@@ -121,6 +123,7 @@ class _Tracer:
         self.of_launch = [launch.config for launch in self.program.launches]
         configs = [op for op in module.body.block.ops if isinstance(op, ConfigOp)]
         self.bodies = [_bodies(config) for config in configs]
+        self.inside = [_ports_inside(config) if inside else {} for config in configs]
         self.around = [_around(launch) for launch in self.launches]
         self.numbers: list[dict[Made, int]] = [{} for _ in self.launches]
         self.wholes: dict[tuple[int, Made], _Whole] = {}
@@ -139,8 +142,9 @@ class _Tracer:
                 self._ended(last)
                 last = part.launch
             yield part
+            origins = self._look(part)
             run_steps(part.steps)
-            self._see(part)
+            self._see(part, origins)
         self._ended(last)
         arrays = {name: view.copy() for name, view in bound.outputs.items()}
         self.trace.arrays = arrays | {states[past]: array for past, array in self.exe.state().items()}
@@ -153,38 +157,86 @@ class _Tracer:
         """Where the op of a value is in the model, as text and as places."""
         return placed(value.op.location, self.around[launch])
 
-    def _see(self, part: Part) -> None:
-        if part.run is None or part.plan is None:
+    def _look(self, part: Part) -> dict[Any, tuple[int, ...]]:
+        """Note what goes from op to op in a run, as the ops mean it. Gives the numbers of the nearest known values that
+        each value of the run comes from."""
+        config = self.of_launch[part.launch]
+        origins: dict[Any, tuple[int, ...]] = {}
+        if part.run is None or part.plan is None or not self.inside[config]:
+            return origins
+        known: dict[Any, Array] = {key: np.array(array) for key, array in part.inputs.items()}
+        for op in part.ops:
+            with np.errstate(all="ignore"):
+                results = meaning.evaluate(op.name, op.attrs, *(known[x] for x in op.operands))
+            sources = [origins[x] if x in origins else self._sources(part.launch, x[0]) for x in op.operands]
+            come = tuple(dict.fromkeys(number for found in sources for number in found))
+            for made, array in zip(op.results, results, strict=True):
+                known[made] = array
+                origins[made] = come
+                value, port = self.bodies[config].get(made), self.inside[config].get(made)
+                if value is None or (port is None and made not in part.run.outputs):
+                    continue
+                if made in part.run.outputs:  # what is in memory is what counts
+                    binding = part.run.outputs[made]
+                else:
+                    assert port is not None
+                    moves = (part.plan.outputs_moves if port.out else part.plan.inputs_moves)[made[0]][port.number]
+                    binding = Binding(End(0, 0, ()), tt(value).shape, moves, made[0])
+                    if array.shape != binding.shape(part.plan.counts(made[0], part.run.loops, part.run.block)):
+                        continue
+                whole = self._whole(part, made, value, binding, array.dtype, come)
+                if made not in part.run.outputs:
+                    whole.chunk(part.at, array.shape)[...] = array
+                origins[made] = (self.numbers[part.launch][made],)
+        return origins
+
+    def _see(self, part: Part, origins: Mapping[Any, tuple[int, ...]]) -> None:
+        """Take what a run has put into memory."""
+        if part.run is None:
             return
         for made, binding in part.run.outputs.items():
             value = self.bodies[self.of_launch[part.launch]].get(made)
             if value is None:
                 continue
-            whole = self.wholes.get((part.launch, made))
-            if whole is None:
-                counts = part.plan.domains[binding.unit].counts
-                array = np.zeros(binding.shape(counts), part.outputs[made].dtype)
-                whole = self.wholes[part.launch, made] = _Whole(array, binding, counts)
-                self._add(part, made, value, array)
             chunk = part.outputs[made]
+            whole = self._whole(part, made, value, binding, chunk.dtype, origins.get(made))
             whole.chunk(part.at, chunk.shape)[...] = chunk
             given = self.given.get(self._key(part.launch, value))
             if given is not None:
                 chunk[...] = whole.chunk(part.at, chunk.shape, given)
 
+    def _whole(
+        self,
+        part: Part,
+        made: Made,
+        value: OpResult,
+        binding: Binding,
+        dtype: np.dtype[Any],
+        inputs: tuple[int, ...] | None,
+    ) -> _Whole:
+        """The whole of a value, which becomes one of the trace when it is first asked for."""
+        launch = part.launch
+        found = self.wholes.get((launch, made))
+        if found is None:
+            assert part.plan is not None
+            counts = part.plan.domains[binding.unit].counts
+            found = _Whole(np.zeros(binding.shape(counts), dtype), binding, counts)
+            self.wholes[launch, made] = found
+            where, places = self.place(launch, value)
+            number = len(self.trace.values)
+            if inputs is None:
+                inputs = self._sources(launch, made[0])
+            seen = self.numbers[launch]
+            values = self.bodies[self.of_launch[launch]]
+            through = [values[key] for op in part.ops for key in op.results if key in values and key not in seen]
+            names = tuple(f"'{x.op.name}' at {self.place(launch, x)[0]}" for x in through if x is not value)
+            seen[made] = number
+            self.trace.numbers[self._key(launch, value)] = number
+            self.trace.values.append(Value(value.op.name, where, places, found.array, inputs, names))
+        return found
+
     def _key(self, launch: int, value: SSAValue) -> Key:
         return (self.launches[launch],), value
-
-    def _add(self, part: Part, made: Made, value: OpResult, array: Array) -> None:
-        launch, values = part.launch, self.bodies[self.of_launch[part.launch]]
-        where, places = self.place(launch, value)
-        number = self.numbers[launch][made] = len(self.trace.values)
-        self.trace.numbers[self._key(launch, value)] = number
-        inputs = self._sources(launch, made[0])
-        chain = [values[key] for op in part.ops for key in op.results if key in values]
-        within = tuple(f"'{x.op.name}' at {self.place(launch, x)[0]}" for x in chain) if len(chain) > 1 else ()
-        inputs = tuple(x for x in inputs if x != number)
-        self.trace.values.append(Value(value.op.name, where, places, array, inputs, within))
 
     def _sources(self, launch: int, unit: int) -> tuple[int, ...]:
         """Numbers of the nearest known values that come into a unit."""
@@ -226,6 +278,30 @@ def _feeders(config: Config, unit: int) -> list[tuple[int, Made | None]]:
         if flow.dst == unit:
             source = config.units[flow.src]
             found.append((flow.src, (flow.src, source.outputs[flow.src_port]) if isinstance(source, Pcu) else None))
+    return found
+
+
+@dataclass(frozen=True)
+class _Port:
+    """A port of a unit, and whether it is one that it sends by."""
+
+    out: bool
+    number: int
+
+
+def _ports_inside(config: ConfigOp) -> dict[Made, _Port]:
+    """The port of its unit whose places a value in a body shares, where there is one."""
+    numbers = {value: made for made, value in _bodies(config).items()}
+    found: dict[Made, _Port] = {}
+    for unit in config.units:
+        if isinstance(unit, PcuOp):
+            block = unit.body.block
+            assert block.last_op is not None
+            inputs: dict[SSAValue, _Port] = {a: _Port(False, a.index) for a in block.args}
+            outputs = {value: _Port(True, k) for k, value in enumerate(block.last_op.operands)}
+            for value, port in places_inside(block, inputs, outputs).items():
+                if isinstance(value, OpResult):
+                    found[numbers[value]] = port
     return found
 
 
