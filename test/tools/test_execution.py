@@ -15,7 +15,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from headrace.dialects.machine.attributes import set_device
 from headrace.dialects.machine.device import load_device
+from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.tensor.base import create
 from headrace.passes import pipelines
 from headrace.passes.infra.base import Pass
 from headrace.passes.infra.manager import PassBug, PassManager, Watch
@@ -97,6 +99,74 @@ def test_an_op_inside_a_stage_is_named(before: str) -> None:
     with pytest.raises(PassBug) as caught:
         check(LAYER, before, AddToSub())
     assert (caught.value.op, caught.value.location) == ("tensor.sub", "Add")
+
+
+@dataclass(frozen=True)
+class Planted(Pass):
+    """Runs a pipeline, then makes something else of one op. Wrong on purpose."""
+
+    name: ClassVar[str] = "planted"
+    pipeline: str = ""
+    which: int = 0
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        PassManager(ctx, build(self.pipeline, pipelines=pipelines.PIPELINES)).run(module)
+        others = {"tensor.add": "tensor.sub", "tensor.mul": "tensor.add", "tensor.tanh": "tensor.sigmoid"}
+        ops = [op for op in module.walk() if op.name in (*others, "tensor.sub")]
+        op = ops[self.which % len(ops)]
+        PLACES[:] = locations.nodes(op.location)
+        if op.name == "tensor.sub":
+            op.operands = list(op.operands)[::-1]
+        else:
+            new = create(others[op.name], list(op.operands), {}, op.location)
+            op.parent_block().insert_op_before(new, op)  # pyright: ignore[reportOptionalMemberAccess]
+            op.results[0].replace_all_uses_with(new.results[0])
+            op.detach()
+            op.erase()
+        return True
+
+
+PLACES: list[str] = []
+"""Where the last fault was planted."""
+
+
+def layers(count: int) -> str:
+    """Equal layers, which are outlined."""
+    one = "tensor<4x8xf32>"
+    lines = [f'func.func @main(%x0: {one} {{tensor.name = "x"}}) -> {one} {{']
+    for i in range(count):
+        x, at = f"%x{i}", f"layer.{i}"
+        lines += [
+            f'%w{i} = tensor.weight "w{i}" : tensor<8x8xf32> loc("{at}/w")',
+            f'%m{i} = tensor.matmul {x}, %w{i} : {one}, tensor<8x8xf32> -> {one} loc("{at}/MatMul")',
+            f'%t{i} = tensor.tanh %m{i} : {one} -> {one} loc("{at}/Tanh")',
+            f'%s{i} = tensor.sub {x}, %t{i} : {one}, {one} -> {one} loc("{at}/Sub")',
+            f'%u{i} = tensor.mul %s{i}, %t{i} : {one}, {one} -> {one} loc("{at}/Mul")',
+            f'%v{i} = tensor.softmax %u{i} {{axis = 1}} : {one} -> {one} loc("{at}/Softmax")',
+            f'%x{i + 1} = tensor.add {x}, %v{i} : {one}, {one} -> {one} loc("{at}/Add")',
+        ]
+    return "\n".join([*lines, f"func.return %x{count} : {one}", "}"])
+
+
+@pytest.mark.parametrize("which", [3, 7, 12, 18])
+@pytest.mark.parametrize(
+    "before, inside",
+    [
+        ("", ""),
+        ("", "tensor"),
+        ("tensor", "convert-tensor-to-dataflow,fuse-stages"),
+        ("", "tensor,dataflow"),
+        ("tensor,dataflow", "convert-dataflow-to-rdu"),
+        ("tensor", "dataflow,rdu"),
+        ("default", ""),
+    ],
+)
+def test_a_fault_is_placed_at_every_level_and_between_two(before: str, inside: str, which: int) -> None:
+    """By op and place in the model, inside stages and units, and in the layer of a shared function."""
+    with pytest.raises(PassBug) as caught:
+        check(layers(4), before, Planted(inside, which), device="sn40l")
+    assert caught.value.kind == "changed-results"
+    assert set(caught.value.location.split(" + ")) <= set(PLACES), (caught.value, PLACES)
 
 
 def test_a_fault_of_the_runtime_is_told_from_one_of_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
