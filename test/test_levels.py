@@ -35,7 +35,7 @@ from headrace.tools.opt import context, parse
 
 SEEDS = 120
 TINY = Path(__file__).parent / "dialects" / "machine" / "data" / "tiny.toml"
-REFUSALS = frozenset({"stage-too-large", "too-many-units", "buffer-too-large", "empty-operand"})
+REFUSALS = frozenset({"stage-too-large", "too-many-units", "buffer-too-large", "empty-operand", "unit-too-small"})
 """What a device with few units and tiny memories may say, and of programs with nothing in them."""
 
 

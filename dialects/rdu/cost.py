@@ -269,15 +269,21 @@ TAIL_BODY_OPS = 2
 def pieces(ops: Sequence[Op], device: Device) -> list[tuple[str, tuple[int, ...]]]:
     """Cut a body into what one unit holds each, as (mode, op numbers): a contraction with what fits its tail;
     elementwise runs of at most `stages` body ops; every reducing op by itself with elementwise ops after it that fit.
+    A unit takes as many values as it has vector inputs, unless one op needs more.
     """
     found: list[tuple[str, tuple[int, ...]]] = []
     current: list[int] = []
     mode, left, tail = "simd", device.pcu.stages, 1
+    constants = {v for op in ops if not op.operands for v in op.results}
 
     def close() -> None:
         if current:
             found.append((mode, tuple(current)))
             current.clear()
+
+    def inputs(members: Sequence[int]) -> int:
+        made = {v for i in members for v in ops[i].results}
+        return len({v for i in members for v in ops[i].operands} - made - constants)
 
     for i, op in enumerate(ops):
         if not op.operands:
@@ -291,7 +297,7 @@ def pieces(ops: Sequence[Op], device: Device) -> list[tuple[str, tuple[int, ...]
         if op.name in REDUCING:
             close()
             mode, left, tail = "simd", device.pcu.stages, 1
-        elif current and (need > left or tails > tail):
+        elif current and (need > left or tails > tail or inputs([*current, i]) > device.pcu.inputs):
             close()
         if not current:
             mode, left, tail = "simd", device.pcu.stages, 1

@@ -48,10 +48,11 @@ def _passes_on(buffer: BufferOp, value: SSAValue) -> bool:
 
 
 class _Fuser:
-    def __init__(self, section: SectionOp, limit: int, agcus: int) -> None:
+    def __init__(self, section: SectionOp, limit: int, agcus: int, inputs: int) -> None:
         self.section = section
         self.limit = limit
         self.agcus = agcus
+        self.inputs = inputs
         self.changed = False
 
     def run(self) -> bool:
@@ -99,6 +100,9 @@ class _Fuser:
         heavy = next((op for op in ops if op.name not in ELEMENTWISE), None)
         if other is not None and heavy is not None:
             return f"{other.name} would keep {heavy.name} from being cut by columns"
+        takes = len({*maker.ins, *stage.ins} - {value})
+        if heavy is not None and takes > self.inputs:
+            return f"together they take {takes} values, and a unit that holds {heavy.name} has {self.inputs} inputs"
         shared = len(buffer.outs) > 1  # others read what the maker makes, out of the same buffer
         kept = [out for out in maker.outs if shared or any(use.operation is not buffer for use in out.uses)]
         needed = transfers({*maker.ins, *stage.ins} - {value}, [*kept, *stage.outs])
@@ -218,7 +222,8 @@ class FuseStagesPass(Pass):
     Assumes untiled stages (before `tile`). A stage joins when its results have the shape of that input, when the buffer
     between passes the tile on unchanged, and when no other path leads from one to the other. A row-wise stage joins
     elementwise ones only: a contraction before it keeps its own freedom to be cut by columns. Two stages stay apart
-    that together read and write more tensors than the module's device has address generators.
+    that together read and write more tensors than the module's device has address generators, or where the unit of a
+    contraction would need more inputs than it has.
 
         %t = dataflow.stage "matmul_0" … { tensor.matmul }           %t = dataflow.stage "matmul_0" …
         %b = dataflow.buffer … (%t …) to (…)                    =>     { tensor.matmul; tensor.add }
@@ -229,6 +234,9 @@ class FuseStagesPass(Pass):
     most: int = option(16, "most ops in a fused body", low=1)
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
-        agcus = device_of(module).count("agcu") if DEVICE_ATTRIBUTE in module.attributes else sys.maxsize
-        changed = [_Fuser(section, self.most, agcus).run() for section in sections(module)]
+        agcus = inputs = sys.maxsize
+        if DEVICE_ATTRIBUTE in module.attributes:
+            device = device_of(module)
+            agcus, inputs = device.count("agcu"), device.pcu.inputs
+        changed = [_Fuser(section, self.most, agcus, inputs).run() for section in sections(module)]
         return any(changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -36,7 +37,9 @@ class Tenant:
 
 
 def tenants(program: ProgramOp, align: int) -> list[Tenant]:
-    """All regions, with lifetimes over the launch sequence: temporaries live from first to last use, others always."""
+    """All regions, with lifetimes over the launch sequence: temporaries live from first to last use, others always.
+    Elements of every type lie at multiples of their size."""
+    align = lcm(align, *(dtypes.byte_size(tt(op.type).dtype) for op in program.regions_))
     uses: dict[str, list[int]] = {}
     for i, launch in enumerate(program.launches):
         for name, _ in launch.places:

@@ -56,14 +56,29 @@ def check(config: ConfigOp, device: Device, found: Collector) -> None:
     for unit in units:
         if isinstance(unit, PmuOp):
             _check_memory(unit, flows.get(unit.title), device, found)
-        if isinstance(unit, PcuOp) and len(parts := pieces(Body.of(unit.body.block), device)) > 1:
+        if isinstance(unit, PcuOp):
+            _check_body(unit, device, found)
+    _check_sites(config, device, found)
+
+
+def _check_body(unit: PcuOp, device: Device, found: Collector) -> None:
+    if len(parts := pieces(Body.of(unit.body.block), device)) > 1:
+        found.add(
+            "unit-too-small",
+            f"check-resources: the body of @{unit.title} needs {len(parts)} units in a chain",
+            fix="run split-to-units",
+            location=locations.of(unit),
+        )
+        return
+    ports = (("takes", unit.input_tiles, device.pcu.inputs), ("sends", unit.output_tiles, device.pcu.outputs))
+    for verb, tiles, have in ports:
+        if len(tiles) > have:
             found.add(
                 "unit-too-small",
-                f"check-resources: the body of @{unit.title} needs {len(parts)} units in a chain",
-                fix="run split-to-units",
+                f"check-resources: @{unit.title} {verb} {len(tiles)} values, and a unit has ports for {have}",
+                fix="run decompose on whole tensors, which makes several ops of one",
                 location=locations.of(unit),
             )
-    _check_sites(config, device, found)
 
 
 def _check_memory(unit: PmuOp, flow: FlowOp | None, device: Device, found: Collector) -> None:

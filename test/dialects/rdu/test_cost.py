@@ -129,6 +129,14 @@ def test_pieces_are_what_one_unit_holds() -> None:
     assert cost.pieces(ops, DEVICE) == [("systolic", (0, 1)), ("simd", (2,)), ("simd", (3, 4))]
 
 
+def test_a_unit_takes_no_more_values_than_it_has_inputs() -> None:
+    bias_and_residual = [(8, 16), (16, 8), (8,), (8, 8)], ("matmul", 0, 1), ("add", 4, 2), ("add", 5, 3), ("neg", 6)
+    ops, _ = body(*bias_and_residual)
+    assert DEVICE.pcu.inputs == 3
+    assert cost.pieces(ops, DEVICE) == [("systolic", (0, 1)), ("simd", (2, 3))]
+    assert cost.pieces(ops, DEVICE.with_values(pcu__inputs=4)) == [("systolic", (0, 1, 2)), ("simd", (3,))]
+
+
 def test_the_cost_of_bodies_needs_no_ir() -> None:
     import subprocess
     import sys

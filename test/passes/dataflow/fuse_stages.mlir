@@ -412,3 +412,50 @@ builtin.module attributes {machine.device = #machine.device<"four", {base = "pla
     func.return %0, %1 : tensor<2x2xf32>, tensor<2x2xf32>
   }
 }
+
+// -----
+
+// A matmul and its bias take three values, as many as a unit has inputs: what is added to that has a unit of its own.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.stage "matmul_0"(%{{.*}}, %{{.*}}, %{{.*}})
+// CHECK:           tensor.matmul
+// CHECK-NEXT:      tensor.add
+// CHECK-NEXT:      dataflow.yield
+// CHECK:         dataflow.stage "add_1"(%{{.*}}, %{{.*}})
+// CHECK:           tensor.add
+// CHECK-NEXT:      dataflow.yield
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%a: tensor<2x2xf32>, %b: tensor<2x2xf32>, %c: tensor<2x2xf32>, %d: tensor<2x2xf32>) -> tensor<2x2xf32> {
+    %0 = dataflow.section "main_0"(%a, %b, %c, %d) : (tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32> {
+    ^bb0(%1: tensor<2x2xf32>, %2: tensor<2x2xf32>, %3: tensor<2x2xf32>, %4: tensor<2x2xf32>):
+      %5 = dataflow.load %1 at 0 [2, 1] : tensor<2x2xf32> -> !dataflow.stream<tensor<2x2xf32>>
+      %6 = dataflow.buffer [2, 2] (%5 at 0 [2, 1]) to (at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>>
+      %7 = dataflow.load %2 at 0 [2, 1] : tensor<2x2xf32> -> !dataflow.stream<tensor<2x2xf32>>
+      %8 = dataflow.buffer [2, 2] (%7 at 0 [2, 1]) to (at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>>
+      %9 = dataflow.load %3 at 0 [2, 1] : tensor<2x2xf32> -> !dataflow.stream<tensor<2x2xf32>>
+      %10 = dataflow.buffer [2, 2] (%9 at 0 [2, 1]) to (at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>>
+      %11 = dataflow.load %4 at 0 [2, 1] : tensor<2x2xf32> -> !dataflow.stream<tensor<2x2xf32>>
+      %12 = dataflow.buffer [2, 2] (%11 at 0 [2, 1]) to (at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>>
+      %13 = dataflow.stage "matmul_0"(%6, %8) : (!dataflow.stream<tensor<2x2xf32>>, !dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>> {
+      ^bb0(%14: tensor<2x2xf32>, %15: tensor<2x2xf32>):
+        %16 = tensor.matmul %14, %15 : tensor<2x2xf32>, tensor<2x2xf32> -> tensor<2x2xf32>
+        dataflow.yield %16 : tensor<2x2xf32>
+      }
+      %20 = dataflow.buffer [2, 2] (%13 at 0 [2, 1]) to (at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>>
+      %21 = dataflow.stage "add_0"(%20, %10) : (!dataflow.stream<tensor<2x2xf32>>, !dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>> {
+      ^bb0(%22: tensor<2x2xf32>, %23: tensor<2x2xf32>):
+        %24 = tensor.add %22, %23 : tensor<2x2xf32>, tensor<2x2xf32> -> tensor<2x2xf32>
+        dataflow.yield %24 : tensor<2x2xf32>
+      }
+      %30 = dataflow.buffer [2, 2] (%21 at 0 [2, 1]) to (at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>>
+      %31 = dataflow.stage "add_1"(%30, %12) : (!dataflow.stream<tensor<2x2xf32>>, !dataflow.stream<tensor<2x2xf32>>) -> !dataflow.stream<tensor<2x2xf32>> {
+      ^bb0(%32: tensor<2x2xf32>, %33: tensor<2x2xf32>):
+        %34 = tensor.add %32, %33 : tensor<2x2xf32>, tensor<2x2xf32> -> tensor<2x2xf32>
+        dataflow.yield %34 : tensor<2x2xf32>
+      }
+      %40 = dataflow.store (%31 at 0 [2, 1]) : (!dataflow.stream<tensor<2x2xf32>>) -> tensor<2x2xf32>
+      dataflow.yield %40 : tensor<2x2xf32>
+    }
+    func.return %0 : tensor<2x2xf32>
+  }
+}

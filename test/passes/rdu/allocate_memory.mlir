@@ -66,3 +66,16 @@ rdu.program @main {
   rdu.region @x input tensor<16xf32>
 }
 }
+
+// -----
+
+// Whatever the alignment, elements lie at multiples of their size.
+// RUN: headrace-opt %s -p 'allocate-memory{align=1}' --split-input-file | filecheck %s --check-prefix=ONE
+builtin.module attributes {machine.device = #machine.device<"roomy", {base = "sn40l"}>} {
+// ONE:         rdu.region @flag input tensor<17xi8> in hbm at 0
+// ONE-NEXT:    rdu.region @y input tensor<2xf64> in hbm at 24
+rdu.program @main {
+  rdu.region @flag input tensor<17xi8>
+  rdu.region @y input tensor<2xf64>
+}
+}

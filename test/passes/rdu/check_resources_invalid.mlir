@@ -78,3 +78,25 @@ rdu.program @main {
   rdu.region @x input tensor<16xf32> in hbm at 0
 }
 }
+
+// -----
+
+// No cut makes one op of five operands fit a unit of three inputs.
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+rdu.config @c virtual ("x" in tensor<1x4xf32>, "p" in tensor<4xf32>, "y" out tensor<1x4xf32>) {
+  rdu.agcu @load_x load param 0
+  rdu.agcu @load_p load param 1
+  // expected-error @+1 {{check-resources: @f takes 5 values, and a unit has ports for 3}}
+  rdu.pcu @f simd (%x: tensor<1x4xf32>, %s: tensor<4xf32>, %b: tensor<4xf32>, %m: tensor<4xf32>, %v: tensor<4xf32>) {
+    %0 = tensor.batch_norm %x, %s, %b, %m, %v : tensor<1x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32> -> tensor<1x4xf32>
+    rdu.yield %0 : tensor<1x4xf32>
+  }
+  rdu.flow @load_x -> @f carries tensor<1x4xf32> from at 0 [4, 1]
+  rdu.flow @load_p -> @f:1 carries tensor<4xf32> from at 0 [1]
+  rdu.flow @load_p -> @f:2 carries tensor<4xf32> from at 0 [1]
+  rdu.flow @load_p -> @f:3 carries tensor<4xf32> from at 0 [1]
+  rdu.flow @load_p -> @f:4 carries tensor<4xf32> from at 0 [1]
+  rdu.agcu @store store param 2
+  rdu.flow @f -> @store carries tensor<1x4xf32> to at 0 [4, 1]
+}
+}
