@@ -30,7 +30,8 @@ from headrace.tools.opt.arguments import arguments
 
 ROOT = Path(__file__).parents[2]
 GUIDES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "guides").glob("*.md"))}
-TEXT = "\n".join([(ROOT / "docs" / "guides.md").read_text(encoding="utf-8"), *GUIDES.values()])
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TEXT = "\n".join([README, (ROOT / "docs" / "guides.md").read_text(encoding="utf-8"), *GUIDES.values()])
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.M | re.S)
 
 
@@ -175,7 +176,7 @@ def test_what_they_show_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     attention(tmp_path)
     monkeypatch.chdir(tmp_path)
     parser, runner, count = doctest.DocTestParser(), doctest.DocTestRunner(), 0
-    for name, text in GUIDES.items():
+    for name, text in [("README", README), *GUIDES.items()]:
         test = parser.get_doctest(text.replace("\n```\n", "\n\n"), {}, name, None, 0)
         count += len(test.examples)
         assert runner.run(test).failed == 0, name
@@ -213,5 +214,5 @@ def test_files_and_flags_that_they_name_are_there() -> None:
 
 def test_commands_parse() -> None:
     """The lines that call the driver have flags that it knows, also where they are not run."""
-    for text in re.findall(r"^headrace-opt .*", TEXT, re.M):
+    for text in re.findall(r"^headrace-opt .*?(?=  |$)", TEXT, re.M):
         arguments().parse_args(shlex.split(text, comments=True)[1:])
