@@ -14,6 +14,7 @@ import numpy as np
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
 from headrace.dialects.support.files import replacing
+from headrace.dialects.tensor.meaning.special import NARROW
 from headrace.runtime.artifact import Artifact, open_artifact
 from headrace.runtime.check import check_program
 from headrace.runtime.plan import Part, Plan, Step, bind_program, plan_configs, run_steps
@@ -246,20 +247,20 @@ class Executable:
         return {name: view.copy() for name, view in self._states.items()}
 
     def reset(self, state: Mapping[str, Any] | None = None) -> None:
-        """Set the state: arrays by input name; what is not given becomes zero. `CompileError` on a wrong name, shape
-        or type."""
+        """Set the state: arrays by input name; what is not given becomes zero. Floats are rounded to a narrower type
+        that the state has. `CompileError` on a wrong name, shape or type."""
         given = dict(state or {})
         found = Collector()
         for name, array in given.items():
             view = self._states.get(name)
             if view is None:
                 found.add("bad-input", f"no state '{name}'", fix=nearest(name, self._states))
-            elif np.shape(array) != view.shape or np.asarray(array).dtype != view.dtype:
+            elif np.shape(array) != view.shape or not _rounds_to(np.asarray(array).dtype, view.dtype):
                 found.add("bad-input", f"state '{name}' is {_type(np.asarray(array))}, expected {_type(view)}")
         found.raise_if_any()
         for name, view in self._states.items():
             if name in given:
-                np.copyto(view, given[name])
+                np.copyto(view, given[name], "unsafe")
             else:
                 view[...] = 0
 
@@ -300,6 +301,11 @@ def _type(array: Array) -> str:
     except KeyError:
         name = str(array.dtype)
     return f"{name}{list(array.shape)}"
+
+
+def _rounds_to(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Whether arrays of a type are taken for another: the same, or a narrower float."""
+    return given == wanted or (given.kind == "f" and given.itemsize > 2 and wanted in NARROW)
 
 
 def _fix(name: str, array: Array, view: Array) -> str:

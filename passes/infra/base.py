@@ -29,6 +29,8 @@ class Pass(ModulePass):
 
     requires: ClassVar[Legality | None] = None
     ensures: ClassVar[Legality | None] = None
+    rounds: ClassVar[str] = ""
+    """The element type that the pass rounds values to on purpose, if it does so: results change by as much."""
 
     def __post_init__(self) -> None:
         found = Collector()

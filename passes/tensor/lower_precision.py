@@ -65,6 +65,7 @@ class LowerPrecisionPass(Pass):
 
     name: ClassVar[str] = "lower-precision"
     requires = ensures = _graph.TENSOR
+    rounds = NARROW
 
     ports: str = option(
         "states", "which ports become bf16: none, those of states, all", choices=("none", "states", "all")

@@ -35,17 +35,17 @@ def binding_options(command: Command) -> Command:
     return click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Size of a named dim: batch=8.")(command)
 
 
+def precision_option(command: Command) -> Command:
+    """Adds `--precision`."""
+    text = "Element type of the arithmetic: fp32 (as the model says) or bf16. [default: fp32]"
+    return click.option("--precision", default="fp32", metavar="TYPE", help=text)(command)
+
+
 def precision_options(command: Command) -> Command:
     """Adds `--precision` and `--lower-ports`."""
-    command = click.option(
-        "--lower-ports",
-        type=click.Choice(["none", "states", "all"]),
-        default="states",
-        help="With bf16: the ports that are bf16, too. [default: states]",
-    )(command)
-    return click.option(
-        "--precision", default="fp32", metavar="TYPE", help="Element type of the arithmetic: fp32, bf16. [default: fp32]"
-    )(command)
+    ports = click.Choice(["none", "states", "all"])
+    text = "With bf16: the ports that are bf16, too. [default: states]"
+    return precision_option(click.option("--lower-ports", type=ports, default="states", help=text)(command))
 
 
 def json_option(command: Command) -> Command:

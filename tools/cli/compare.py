@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 LEVELS = ("tensor", "dataflow", "runtime")
+PORTS = "none"
+"""Ports are compared in the types that the reference has."""
 
 
 @click.command("compare")
@@ -39,10 +41,15 @@ LEVELS = ("tensor", "dataflow", "runtime")
     "[default: onnxruntime if installed, else onnx; for .mlir tensor]",
 )
 @click.option("--level", "levels", type=click.Choice(LEVELS), multiple=True, help="Only this level; may be repeated.")
-@click.option("--tolerance", type=float, help="Allowed error over the largest magnitude. [default: by type, f32 1e-4]")
+@click.option(
+    "--tolerance",
+    type=float,
+    help="Allowed error over the largest magnitude. [default: by type, f32 1e-4; with --precision bf16 1e-1]",
+)
 @click.option("--all-ops", is_flag=True, help="Compare the ops, not only where an output deviates.")
 @click.option("--weights", metavar="FILE", help="Weights of a .mlir model.")
 @common.device_option()
+@common.precision_option
 @common.binding_options
 @common.json_option
 def command(
@@ -56,6 +63,7 @@ def command(
     all_ops: bool,
     weights: str | None,
     device: str | None,
+    precision: str,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     as_json: bool,
@@ -64,19 +72,27 @@ def command(
 
     Where a level deviates, names its first op that does: accumulated (the level runs by itself) and isolated (each op
     gets the reference's values), and the pass that is to blame. --expected may hold values inside the model, too. Exit
-    code 1 on a deviation.
+    code 1 on a deviation. With --precision bf16 the reference stays f32 and the tensor level is that of the lowered
+    program, so that the errors are those of the precision.
     """
     common.one_of(inputs is not None, seed is not None, "--inputs or --random-inputs")
-    from headrace.tools.execution.deviation import deviation
+    from headrace.compiler import check_options
+    from headrace.tools.execution.deviation import TOLERANCE, deviation
 
     common.check_model(model)
+    check_options(precision)
+    if tolerance is None and precision != "fp32":
+        tolerance = TOLERANCE[precision]
     wanted = levels or LEVELS
     own = expected is None and (reference == "tensor" or (reference == "auto" and model.endswith(".mlir")))
-    if own and set(wanted) == {"tensor"}:
+    if own and set(wanted) == {"tensor"} and precision == "fp32":
         raise click.UsageError("the tensor level is the reference itself; give --expected or another --level")
-    wanted = tuple(x for x in LEVELS if x in wanted and not (own and x == "tensor"))
+    itself = own and precision == "fp32"
+    wanted = tuple(x for x in LEVELS if x in wanted and not (itself and x == "tensor"))
     with common.progress(as_json) as show:
-        run = Comparison(model, device, common.dims_of(dims), common.shapes_of(shapes), weights, tolerance, show)
+        run = Comparison(
+            model, device, common.dims_of(dims), common.shapes_of(shapes), weights, tolerance, show, precision
+        )
         run.feed(inputs, seed)
         recorded = common.load_arrays(expected, "--expected") if expected is not None else None
         against = run.refer(recorded, reference, own)
@@ -88,7 +104,8 @@ def command(
     deviates = [level for level, outputs in errors.items() if not all(one.ok for one in outputs.values())]
     notes = list(run.notes)
     kernel = next((one.isolated for one in run.steps.values() if one.kernel), None)
-    bug = run.blame() if deviates and "tensor" not in deviates and kernel is None else None
+    passes = deviates and ("tensor" not in deviates or precision != "fp32")
+    bug = run.blame() if passes and kernel is None else None
     if kernel is not None:
         notes.append(f"the kernel of '{kernel.op}' in the runtime does something else than the op means")
     if as_json:
@@ -123,6 +140,7 @@ class Comparison:
     weights: str | None
     tolerance: float | None
     show: Any
+    precision: str
     outputs: list[str] = field(default_factory=list[str])
     arrays: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
     steps: dict[str, Steps] = field(default_factory=dict[str, "Steps"])
@@ -178,12 +196,13 @@ class Comparison:
                 self._compare(level, module)
 
         def on_phase(phase: str, module: ModuleOp) -> None:
-            level = {"import": "tensor", "dataflow": "dataflow"}.get(phase)
+            tensor = "import" if self.precision == "fp32" else "tensor"
+            level = {tensor: "tensor", "dataflow": "dataflow"}.get(phase)
             if level in levels:
                 self.show(0, 0, f"running the {level} level")
                 take(level, module, run(module, store, self.arrays))
 
-        lower(module, self.device, on_phase=on_phase, progress=self.show)
+        lower(module, self.device, on_phase=on_phase, progress=self.show, precision=self.precision, lower_ports=PORTS)
         if "runtime" in levels:
             self.show(0, 0, "running the routed program")
             exe = executable(Translation(encode(module), ModelWeights(module, store), {}))
@@ -202,7 +221,14 @@ class Comparison:
         module = self._original.clone()
         execution.start(module)
         try:
-            lower(module, self.device, progress=self.show, watch=Watch(check=execution.check))
+            lower(
+                module,
+                self.device,
+                progress=self.show,
+                watch=Watch(check=execution.check),
+                precision=self.precision,
+                lower_ports=PORTS,
+            )
         except PassBug as bug:
             if bug.kind != "changed-results":
                 raise

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from headrace.dialects.support.dtypes import to_numpy
 from headrace.tools.execution.deviation import Deviation, deviation
 from headrace.tools.execution.trace import Key, Place, Trace, trace
 
@@ -117,7 +118,8 @@ def _match(run: Trace, places: Places, tolerance: float | None) -> dict[int, Arr
         for place in sorted((x for x in value.places if x in order), key=lambda x: -order[x]):
             candidates = [x for x in places[place] if _type(x) == type]
             if candidates and (last[place, type] == number or len(candidates) > 1):
-                found[number] = min(candidates, key=lambda x: deviation(value.array, x, tolerance).relative)
+                rounded = [x.astype(value.array.dtype, copy=False) for x in candidates]
+                found[number] = min(rounded, key=lambda x: deviation(value.array, x, tolerance).relative)
                 break
     return found
 
@@ -154,4 +156,5 @@ def kernel_fault(
 
 
 def _type(array: Array) -> tuple[Any, ...]:
-    return array.shape, array.dtype.str
+    """The shape and kind of an array; an f32 value may have become bf16."""
+    return array.shape, "<f4" if array.dtype == to_numpy("bf16") else array.dtype.str

@@ -3,12 +3,14 @@ all of it."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 import workloads
 from gpt import Decoder
@@ -27,11 +29,12 @@ from headrace.passes import pipelines
 from headrace.passes.infra.manager import PassManager, Watch
 from headrace.passes.infra.registry import build
 from headrace.runtime.session import Executable, load
+from headrace.tools.cli import execute
 from headrace.tools.fuzz.check import check
 from headrace.tools.fuzz.generator import Distribution, random_program
 from headrace.tools.fuzz.maker import Program
 from headrace.tools.fuzz.settings import Setting
-from headrace.tools.opt import context
+from headrace.tools.opt import context, run
 from headrace.tools.watching import text_of
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -163,6 +166,10 @@ def test_states_of_bf16(ports: str, dtype: np.dtype[Any]) -> None:
     want = model.recomputed(rows)
     assert np.abs(found["y"].astype(np.float64) - want).max() < 2e-2 * np.abs(want).max()
     assert {array.dtype for array in exe.state().values()} == {dtype}
+    exe.reset({"past_key": np.full((1, 16, 16), 0.1, np.float32)})
+    assert (exe.state()["past_key"] == np.array(0.1, np.float32).astype(dtype)).all()
+    with pytest.raises(CompileError, match="state 'past_key' is i32"):
+        exe.reset({"past_key": np.zeros((1, 16, 16), np.int32)})
 
 
 def test_it_goes_on_from_ir(tmp_path: Path) -> None:
@@ -190,3 +197,26 @@ def test_refusals() -> None:
     old = replace(device, types=tuple(one for one in device.types if one.name != "bf16"))
     with pytest.raises(CompileError, match="no entry for element type 'bf16'"):
         headrace.compile(model, old, precision="bf16")
+
+
+def test_results_are_checked_across_the_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rounding is no bug of the pass, and those behind it are held to the lowered program."""
+    (tmp_path / "m.mlir").write_text(text_of(lowered(workloads.small("attn").model(), "import")))
+    for ports in ("none", "all"):
+        pipeline = f"canonicalize,fuse,lower-precision{{ports={ports}}},decompose,fold-constants,dce"
+        assert run([str(tmp_path / "m.mlir"), "-p", pipeline, "--check-execution"]) == 0
+        assert "execution after lower-precision: rel " in capsys.readouterr().err
+
+
+def test_compare_reports_the_error_of_the_precision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    workload = workloads.small("bert")
+    onnx.save(workload.model(), tmp_path / "m.onnx")
+    args = ["compare", str(tmp_path / "m.onnx"), "--random-inputs", "0", "--precision", "bf16", "--json"]
+    assert execute(args) == 0
+    found = json.loads(capsys.readouterr().out)
+    errors = [one["max_rel"] for level in found["levels"].values() for one in level.values()]
+    assert list(found["levels"]) == ["tensor", "dataflow", "runtime"]
+    assert all(1e-4 < error < 5e-2 for error in errors)
+    assert execute([*args, "--tolerance", "1e-5"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["pass"]["pass"].startswith("lower-precision")
