@@ -156,7 +156,7 @@ def limit(seconds: int) -> Generator[None]:
 
 
 def outcomes(seeds: Iterable[int], plan: Plan) -> list[Outcome]:
-    """What comes of some seeds, in order. What they leave behind, which is circles throughout, is collected at the end."""
+    """What comes of some seeds, in order. The circles that they leave behind are collected at the end."""
     gc.disable()
     try:
         return [outcome(seed, plan) for seed in seeds]
