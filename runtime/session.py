@@ -266,13 +266,13 @@ class Executable:
 
     # Time
 
-    def profile(self, inputs: Mapping[str, Any] | None = None) -> Timing:
+    def profile(self, inputs: Mapping[str, Any] | None = None, *, model: str = "event") -> Timing:
         """The time of one run on the device, by section, unit and op of the model. Nothing is run: the time does not
-        depend on `inputs`."""
+        depend on `inputs`. `model`: 'event' follows every tile, 'analytic' is its steady state."""
         from headrace.runtime.timing import time_program
 
         del inputs
-        return time_program(self.program)
+        return time_program(self.program, model)
 
     # Files
 

@@ -104,9 +104,11 @@ class MemoryUse:
 
 @dataclass(frozen=True, repr=False)
 class Timing:
-    """How long a program takes. `configs` holds each config once for every set of memories that its launches use."""
+    """How long a program takes, by a `model`. `configs` holds each config once for every set of memories that its
+    launches use."""
 
     device: str
+    model: str
     clock: float
     launches: tuple[LaunchTime, ...]
     configs: tuple[ConfigTime, ...]
@@ -202,6 +204,7 @@ class Timing:
         """Everything as plain data, with the totals."""
         return {
             "device": self.device,
+            "model": self.model,
             "clock": self.clock,
             "cycles": self.cycles,
             "seconds": self.seconds,

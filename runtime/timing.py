@@ -1,10 +1,9 @@
-"""Analytic timing: how long a program takes on its device, and what that time goes to.
+"""How long a program takes on its device, and what that time goes to.
 
-Launches run one after another. Within a config every group of units works at the pace of the slowest of what it needs
-for a step (its own cycles, the ports of memory units, links, address generators, off-chip memory), in the order and
-with the overlap that buffers allow (`runtime.pipeline`). What several groups use at the same time is shared: a group's
-pace is at least what all that they ask of the resource while it works takes. Both are steady-state models; no queue is
-simulated.
+Launches run one after another. The time of a config comes from one of two models of what it asks of the device
+(`runtime.timing_demand`): the *event* model follows every tile, with room in buffers, credits, and bandwidth shared
+among what is at work at the same time; the *analytic* model is a closed form of its steady state, for quick answers.
+They agree where nothing is contended.
 
 The time of a config is divided along its critical path, so that the rows of groups sum to it. Nothing is fitted: every
 number comes from the device and from the program.
@@ -12,12 +11,13 @@ number comes from the device and from the program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from headrace.dialects.machine.cost import launch_seconds, peak_flops
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.cost import CONTRACTIONS
 from headrace.dialects.support import dtypes
+from headrace.dialects.support.diagnostics import CompileError, nearest
 from headrace.runtime.profile import profile_text
 from headrace.runtime.program import Config, Pcu, Program
 from headrace.runtime.times import (
@@ -30,10 +30,14 @@ from headrace.runtime.times import (
     Timing,
     UnitTime,
 )
-from headrace.runtime.timing_model import ConfigModel
+from headrace.runtime.timing_analytic import analytic
+from headrace.runtime.timing_demand import Course, Demand
+from headrace.runtime.timing_event import event
+from headrace.runtime.timing_report import Report
 
 __all__ = [
     "BOUNDS",
+    "MODELS",
     "ConfigTime",
     "LaunchTime",
     "MemoryUse",
@@ -47,8 +51,15 @@ __all__ = [
 ]
 
 
-def time_program(program: Program) -> Timing:
-    """Time a program on the device that it was compiled for. `CompileError` when the device description is broken."""
+MODELS: dict[str, Callable[[Demand], Course]] = {"event": event, "analytic": analytic}
+"""Models of the time of a config, by name."""
+
+
+def time_program(program: Program, model: str = "event") -> Timing:
+    """Time a program on the device that it was compiled for, by a model (`MODELS`). `CompileError` when the device
+    description is broken or there is no such model."""
+    if model not in MODELS:
+        raise CompileError("bad-model", f"there is no model of time '{model}'", fix=nearest(model, MODELS))
     device = Device.from_dict(program.device)
     known: dict[tuple[int, tuple[str, ...]], int] = {}
     configs: list[ConfigTime] = []
@@ -59,7 +70,8 @@ def time_program(program: Program) -> Timing:
         key = launch.config, memories
         if key not in known:
             known[key] = len(configs)
-            configs.append(ConfigModel(program.configs[launch.config], memories, device).solve())
+            demand = Demand(program.configs[launch.config], memories, device)
+            configs.append(Report(demand, MODELS[model](demand)).time())
         loaded = launch.config == last
         seconds = launch_seconds(device, launch.mode, loaded=loaded)
         launches.append(LaunchTime(known[key], launch.mode, loaded, seconds, launch.location))
@@ -67,6 +79,7 @@ def time_program(program: Program) -> Timing:
     memory = device.hbm or device.ddr
     return Timing(
         device.name,
+        model,
         device.clock,
         tuple(launches),
         tuple(configs),

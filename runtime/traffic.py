@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.dialects.machine.cost import bank_conflict, route_latency, words_of
+from headrace.dialects.machine.cost import bank_conflict, credit_rate, route_latency, words_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.cost import Feed, feed
 from headrace.dialects.support import dtypes
@@ -162,13 +162,26 @@ class Traffic:
         """Cycles of a word over the longest route, and out of a memory unit where it comes from one."""
         return route_latency(self.device, self.hops) + (self.device.pmu.latency if isinstance(self.source, Pmu) else 0)
 
+    @property
+    def routed(self) -> bool:
+        """Whether the flow's pairs have ways over the mesh."""
+        return 0 < len(self.flow.pairs) == len(self.flow.starts) - 1
+
+    def credited(self, wait: float = 0.0) -> float:
+        """Cycles a step that the flow's credits take over its longest route when a word waits that long for its
+        receiver: those of what one pair of sites carries of a tile."""
+        if not self.routed:
+            return 0.0
+        words = min((most for _, most in (self.reads, self.writes) if most), default=float(self.words))
+        return words / credit_rate(self.device, self.hops, self.flow.credits, wait)
+
     @cached_property
     def links(self) -> tuple[Array, Array]:
         """Mesh links that the flow uses, and the words a step on each. Words for several sites travel once."""
+        if not self.routed:
+            return np.zeros(0, np.int64), np.zeros(0)
         flow = self.flow
         pairs, starts = np.asarray(flow.pairs, np.int64), np.asarray(flow.starts, np.int64)
-        if not len(pairs) or len(starts) != len(pairs) + 1:
-            return np.zeros(0, np.int64), np.zeros(0)
         if isinstance(self.target, Pcu) and not isinstance(self.source, Pcu):
             site = pairs[:, 1]
             net = pairs[:, 0] * (int(self.places.max(initial=0)) + 1) + self.places[site]

@@ -180,6 +180,12 @@ def credits_for(device: Device, hops: int, words_per_cycle: float = 1.0) -> int:
     return max(1, ceil(2 * route_latency(device, hops) * words_per_cycle))
 
 
+def credit_rate(device: Device, hops: int, credits: int, wait: float = 0.0) -> float:
+    """Vector words per cycle that a flow's credits allow over `hops` links, at most 1. A credit is back after the
+    word's way there, the `wait` until the receiver takes it, and the way back: credits / (2 · route latency + wait)."""
+    return min(1.0, credits / (2 * route_latency(device, hops) + wait))
+
+
 # Off chip.
 
 

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 @click.option("--random-inputs", "seed", type=int, metavar="SEED", help="Inputs from a seed.")
 @click.option("-o", "--output", metavar="NPZ", help="Where the outputs go.")
 @click.option("--profile", is_flag=True, help="What the run costs on the device, by section and op of the model.")
+@click.option(
+    "--model",
+    type=click.Choice(["event", "analytic"]),
+    default="event",
+    help="How the profile is computed: tile by tile, or in closed form. [default: event]",
+)
 @click.option("--top", type=click.IntRange(1), default=20, metavar="N", help="Rows of a table. [default: 20]")
 @click.option("--units", is_flag=True, help="In the profile, also a table of the longest groups of units.")
 @click.option("--literal", is_flag=True, help="Execute tile by tile through the flows (slow).")
@@ -32,6 +38,7 @@ def command(
     seed: int | None,
     output: str | None,
     profile: bool,
+    model: str,
     top: int,
     units: bool,
     literal: bool,
@@ -47,7 +54,7 @@ def command(
     if profile and inputs is None and seed is None and output is None:
         from headrace.runtime.timing import time_program
 
-        timing = time_program(common.open_file(artifact).program)
+        timing = time_program(common.open_file(artifact).program, model)
     else:
         common.one_of(inputs is not None, seed is not None, "--inputs or --random-inputs")
         if output is not None:
@@ -60,7 +67,7 @@ def command(
             common.save_arrays(output, results)
         found["outputs"] = [common.array_summary(name, array) for name, array in results.items()]
         found["not_merged"] = exe.report
-        timing = exe.profile() if profile else None
+        timing = exe.profile(model=model) if profile else None
     if as_json:
         common.print_json(found | ({"profile": timing.to_json()} if timing is not None else {}))
         return

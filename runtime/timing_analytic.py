@@ -1,0 +1,199 @@
+"""The analytic model: a config's time in closed form from its steady state, without a time for any chunk.
+
+For each cluster two times: when its first chunk starts and when its last one does. The last starts no earlier than its
+pace allows from the first, than its writers' last frames arrive, and, where room is short, than its readers free it; so
+the end is fill, drain and first loads along the longest path, and the run of the slowest. A buffer whose way from
+writer to reader and back as room takes long limits the pace to a frame per lap over its copies. Of a resource that
+clusters share while they work, each waits for what the others ask of it in that time, but for none longer than for
+itself: the time of fair sharing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.runtime.pipeline import Pipeline, Span
+from headrace.runtime.timing_demand import Course, Demand
+
+Array = np.ndarray[Any, np.dtype[Any]]
+ROUNDS = 4
+"""How often the times in which resources are shared are computed anew."""
+MOST_SWEEPS = 12
+
+
+@dataclass(frozen=True)
+class _Cause:
+    """Why a time is what it is: the spans from another cluster's time, and which that is: the `last` chunk's start or
+    the first's."""
+
+    spans: tuple[Span, ...]
+    process: int
+    last: bool
+
+
+class _Steady:
+    """The two times of every cluster, at given paces."""
+
+    def __init__(self, pipeline: Pipeline, pace: list[float]) -> None:
+        self.pipeline = pipeline
+        self.processes = pipeline.processes
+        self.pace = pace
+        self.first = [0.0] * len(pace)
+        self.last = [self._run(i, p.chunks - 1) for i, p in enumerate(self.processes)]
+        self.cause: dict[tuple[int, bool], _Cause] = {}
+        order = range(len(pace))
+        for _ in range(MOST_SWEEPS):
+            moved = sum(self._read(i) for i in order)
+            moved += sum(self._room(i) for i in reversed(order))
+            if not moved:
+                break
+
+    def _run(self, i: int, chunk: int) -> float:
+        """When a chunk starts, from the start of the first one: at the pace, and `copies` frames a lap."""
+        found = chunk * self.pace[i]
+        for lap in self.pipeline.laps[i]:
+            laps, rest = divmod(chunk, lap.copies * lap.chunks)
+            found = max(found, laps * lap.cycles + rest * self.pace[i])
+        return found
+
+    def _later(self, i: int, last: bool, at: float, cause: _Cause) -> bool:
+        times = self.last if last else self.first
+        if at <= times[i] + 1e-6 * (1 + abs(times[i])):
+            return False
+        times[i] = at
+        self.cause[i, last] = cause
+        if not last:
+            run = self._run(i, self.processes[i].chunks - 1)
+            self._later(i, True, at + run, _Cause((Span(i, "pace", run),), i, False))
+        return True
+
+    def _read(self, i: int) -> bool:
+        """What process i waits for at the buffers that it reads."""
+        moved, p = False, self.processes[i]
+        for a in p.reads:
+            frames = self.pipeline.buffers[a.buffer].frames
+            first = int(self.pipeline.frame_of[p.chunks, frames][0])
+            # the first chunk that needs the last frame, and how many follow it
+            rest = p.chunks - 1 - int(np.searchsorted(self.pipeline.frame_of[p.chunks, frames], frames - 1))
+            for w, b in self.pipeline.writers[a.buffer]:
+                q = self.processes[w]
+                wait = b.tail + b.latency + a.latency - a.lead
+                way = (
+                    Span(i, "tail", -a.lead, a.part),
+                    Span(i, "latency", b.latency + a.latency, a.part),
+                    Span(w, "tail", b.tail, b.part),
+                    Span(w, "pace", self.pace[w]),
+                )
+                chunk = int(self.pipeline.chunk_of[q.chunks, frames][first])
+                fill = Span(w, "pace", self._run(w, chunk))
+                at = self.first[w] + fill.cycles + self.pace[w] + wait
+                if chunk == q.chunks - 1:  # the whole of it
+                    moved |= self._later(i, False, self.last[w] + self.pace[w] + wait, _Cause(way, w, True))
+                else:
+                    moved |= self._later(i, False, at, _Cause((*way, fill), w, False))
+                drain = Span(i, "pace", rest * self.pace[i])
+                at = self.last[w] + self.pace[w] + wait + drain.cycles
+                moved |= self._later(i, True, at, _Cause((drain, *way), w, True))
+        return moved
+
+    def _room(self, i: int) -> bool:
+        """What process i waits for at the buffers that it writes: its last chunk for the reader to free a frame."""
+        moved, p = False, self.processes[i]
+        for a in p.writes:
+            frames, copies = self.pipeline.buffers[a.buffer].frames, self.pipeline.copies(i, a)
+            if copies >= frames:
+                continue
+            for r, b in self.pipeline.readers[a.buffer]:
+                q = self.processes[r]
+                chunk = int(self.pipeline.chunk_of[q.chunks, frames][frames - 1 - copies])
+                each = (self.last[r] - self.first[r]) / max(1, q.chunks - 1)
+                at = self.first[r] + chunk * each + self.pace[r] + b.lead - a.lead
+                way = (
+                    Span(i, "tail", b.lead - a.lead, a.part),
+                    Span(r, "pace", self.pace[r] + chunk * each),
+                )
+                moved |= self._later(i, True, at, _Cause(way, r, False))
+        return moved
+
+    @property
+    def ends(self) -> list[float]:
+        """When each process's last result is there."""
+        return [t + x + p.tail for t, x, p in zip(self.last, self.pace, self.processes, strict=True)]
+
+    def path(self) -> list[Span]:
+        """What the end waits for, from the end back to the start; the cycles sum to the end."""
+        ends = self.ends
+        if not ends:
+            return []
+        i = max(range(len(ends)), key=lambda n: ends[n])
+        spans = [Span(i, "tail", self.processes[i].tail, self.processes[i].part), Span(i, "pace", self.pace[i])]
+        last, seen = True, set[tuple[int, bool]]()
+        while (i, last) not in seen:
+            seen.add((i, last))
+            cause = self.cause.get((i, last))
+            if cause is None and last:
+                run = self._run(i, self.processes[i].chunks - 1)
+                cause = _Cause((Span(i, "pace", run),), i, False)
+            if cause is None:
+                break
+            spans += cause.spans
+            i, last = cause.process, cause.last
+        missing = max(ends) - sum(s.cycles for s in spans)
+        return [*spans, Span(i, "pace", missing)] if abs(missing) > 1e-9 * (1 + max(ends)) else spans
+
+
+def analytic(demand: Demand) -> Course:
+    """The times of a config."""
+    pipeline = Pipeline(demand.processes, demand.buffers)
+    clusters = demand.clusters
+    own = [p.pace for p in pipeline.processes]
+    resources = demand.resources.contended()
+    pace, bound = list(own), [c.bound for c in clusters]
+    steady = _Steady(pipeline, pace)
+    for _ in range(ROUNDS if resources.kinds else 0):
+        need, setter = _shared(demand, steady)
+        new = [max(x, float(n) / p.chunks) for x, n, p in zip(own, need, pipeline.processes, strict=True)]
+        bound = [
+            resources.kinds[int(r)] if x > y * (1 + 1e-9) else c.bound
+            for r, x, y, c in zip(setter, new, own, clusters, strict=True)
+        ]
+        if all(abs(x - y) <= 1e-4 * y for x, y in zip(new, pace, strict=True)):
+            break
+        pace = new
+        steady = _Steady(pipeline, pace)
+    spans: list[Span] = []
+    for s in steady.path():
+        c = clusters[s.process]
+        part = min(1.0, own[s.process] / max(pace[s.process], 1e-12)) if s.kind == "pace" and c.work else 1.0
+        spans.append(s._replace(cycles=s.cycles * part))
+        if part < 1.0:
+            spans.append(Span(s.process, "shared", s.cycles * (1 - part)))
+    return Course(
+        steady.first,
+        [t + x for t, x in zip(steady.last, pace, strict=True)],
+        [x * p.chunks for x, p in zip(pace, pipeline.processes, strict=True)],
+        bound,
+        spans,
+        max(steady.ends, default=0.0),
+    )
+
+
+def _shared(demand: Demand, steady: _Steady) -> tuple[Array, Array]:
+    """For each cluster the cycles that its run takes at the resource that holds it up longest, and which that is."""
+    resources = demand.resources.contended()
+    work = np.array([c.work for c in demand.clusters])
+    begin = np.array(steady.first)
+    end = np.maximum(np.array(steady.last) + np.array(steady.pace), begin + 1e-9)
+    overlap = np.minimum(end[:, None], end) - np.maximum(begin[:, None], begin)
+    share = np.clip(overlap, 0.0, None) / (end - begin)[None, :]  # of j's work, what falls into i's time
+    asked, weights = resources.rates * work[:, None], resources.weights
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = np.where(weights > 0, asked / weights, 0.0)  # for a unit of weight
+    # of what j asks in i's time, i waits for no more than for itself, each by its weight
+    waits = np.minimum(share[:, :, None] * asked[None], own[:, None, :] * weights[None])
+    needed = np.where(asked > 0, waits.sum(1) - np.einsum("iir->ir", waits) + asked, 0.0)
+    setter = np.argmax(needed, 1)
+    return np.take_along_axis(needed, setter[:, None], 1)[:, 0], setter
