@@ -13,15 +13,16 @@ from headrace.passes.pipelines import MODES
 from headrace.tools.cli import execute
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-4), ("bf16", 3e-2)])
 @pytest.mark.parametrize("name", ["mlp_b256", "attn", "llama", "cnn", "gpt2_b1"])
-def test_numbers_are_right_in_every_mode(name: str) -> None:
+def test_numbers_are_right_in_every_mode(name: str, precision: str, tolerance: float) -> None:
     workload = workloads.small(name)
     launches: dict[str, int] = {}
     seconds: dict[str, float] = {}
     for mode in MODES:
-        exe = headrace.compile(workload.model(), mode=mode)
+        exe = headrace.compile(workload.model(), precision=precision, mode=mode)
         results = exe(workload.inputs)
-        assert max(workload.errors(results.values())) < 1e-4, mode
+        assert max(workload.errors(results.values())) < tolerance, mode
         profile = exe.profile()
         launches[mode], seconds[mode] = len(profile.launches), profile.seconds
     assert launches["O0"] >= launches["O1"] >= launches["O3"]
