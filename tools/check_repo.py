@@ -83,6 +83,14 @@ LAYERS = (
     ),
     Layer("runtime", ("dialects",), ("numpy", "ml_dtypes")),
     Layer("tools", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors")),
+    # The audit asks nobody: no pass, no verifier, no derivation of the runtime, only what the IR and the device say.
+    Layer(
+        "tools.audit",
+        ("dialects.support", "dialects.machine.device", "dialects.machine.attributes", "dialects.rdu.ops")
+        + ("dialects.tensor.base", "dialects.tensor.shapes"),
+        ("xdsl", "numpy"),
+    ),
+    Layer("tools.audit.artifact", ("dialects.machine.device", "runtime.program", "tools.audit.program"), ("numpy",)),
     Layer("tools.run_lines", ("",), ("filecheck",)),
     Layer("tools.api", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "pygments")),
     Layer("tools.lexer", (), ("pygments",)),

@@ -19,6 +19,7 @@ COMMANDS = {
     "compile": "compile a model for a device and write the artifact",
     "run": "run an artifact on inputs",
     "compare": "run a model at every level and compare with a reference",
+    "audit": "check a routed program from its units, flows and routes alone",
     "why": "what became of an op of a model, pass by pass, and why",
     "bisect": "the pass, and the one rewrite of it, with which a model fails",
     "reduce": "make a model that fails as small as it gets",

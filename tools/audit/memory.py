@@ -1,0 +1,120 @@
+"""Off-chip memory: regions lie apart while both are needed, aligned and within their memory; launches take what is
+there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.dialects.support.diagnostics import Collector
+from headrace.dialects.support.dtypes import byte_size
+from headrace.tools.audit.looking import few
+from headrace.tools.audit.program import Region, Routed
+
+ALWAYS = ("weight", "state")
+WRITTEN_BEFORE = ("input", "weight", "state")
+
+
+def check_memory(program: Routed, found: Collector) -> dict[str, int]:
+    """Check regions, launches and ports; the bytes that each memory is used up to."""
+    regions = {r.name: r for r in program.regions}
+    used = _check_regions(program, found)
+    _check_launches(program, regions, found)
+    for port in program.ports:
+        region = regions.get(port.region)
+        what = f"{port.kind} '{port.name}'"
+        if region is None:
+            found.add("unknown-region", f"{what} is in region @{port.region}, which is not there")
+        elif port.offset < 0 or port.offset + port.type.elements > region.type.elements:
+            found.add("out-of-bounds", f"{what} does not lie in @{region.name}", location=region.location)
+        elif port.type.dtype != region.type.dtype:
+            found.add("wrong-type", f"{what} is {port.type}, @{region.name} is {region.type}")
+    return used
+
+
+def _check_regions(program: Routed, found: Collector) -> dict[str, int]:
+    device = program.device
+    memories = {name: m for name, m in (("hbm", device.hbm), ("ddr", device.ddr)) if m is not None}
+    used = dict.fromkeys(memories, 0)
+    placed: dict[str, list[tuple[int, int, Region]]] = {}
+    for region in program.regions:
+        size = region.type.elements * byte_size(region.type.dtype)
+        memory = memories.get(region.memory or "")
+        if memory is None or region.memory is None:
+            where = region.memory or "no memory"
+            found.add("not-placed", f"region @{region.name} lies in {where}", location=region.location)
+            continue
+        end = region.address + size
+        if region.address < 0 or end > memory.bytes:
+            what = f"region @{region.name} takes bytes {region.address} to {end} of {region.memory} of {memory.bytes}"
+            found.add("out-of-memory", what, location=region.location)
+        if region.address % byte_size(region.type.dtype):
+            what = f"region @{region.name} ({region.type}) lies at {region.address}, between two elements"
+            found.add("not-aligned", what, location=region.location)
+        used[region.memory] = max(used[region.memory], end)
+        if size:
+            placed.setdefault(region.memory, []).append((region.address, end, region))
+    lives = _lives(program)
+    for memory, spans in placed.items():
+        open_spans: list[tuple[int, int, Region]] = []
+        for low, high, region in sorted(spans, key=lambda span: span[:2]):
+            open_spans = [span for span in open_spans if span[1] > low]
+            for _, _, other in open_spans:
+                (a, b), (c, d) = lives[region.name], lives[other.name]
+                if a <= d and c <= b:
+                    what = f"regions @{other.name} and @{region.name} overlap in {memory} at byte {low}"
+                    why = f"needed in launches {c} to {d} and {a} to {b}"
+                    found.add("regions-overlap", what, why=why, location=region.location)
+            open_spans.append((low, high, region))
+    return used
+
+
+def _lives(program: Routed) -> dict[str, tuple[int, int]]:
+    """The first and the last launch between which the bytes of a region matter. What is there before a run is needed
+    from launch -1, what is read after it until one past the last."""
+    end = len(program.launches)
+    uses: dict[str, list[int]] = {r.name: [] for r in program.regions}
+    for i, launch in enumerate(program.launches):
+        for name, _ in launch.args:
+            uses.setdefault(name, []).append(i)
+    for port in program.ports:
+        uses.setdefault(port.region, []).append(-1 if port.kind == "input" else end)
+    found: dict[str, tuple[int, int]] = {}
+    for region in program.regions:
+        at = uses[region.name]
+        found[region.name] = (-1, end) if region.kind in ALWAYS else (min(at), max(at)) if at else (0, -1)
+    return found
+
+
+def _check_launches(program: Routed, regions: Mapping[str, Region], found: Collector) -> None:
+    configs = {c.name: c for c in program.configs}
+    ready = {r.name for r in program.regions if r.kind in WRITTEN_BEFORE}
+    for i, launch in enumerate(program.launches):
+        config = configs.get(launch.config)
+        what = f"launch {i} of @{launch.config}"
+        if config is None or len(config.params) != len(launch.args):
+            have = "no config" if config is None else f"{len(config.params)} parameters, {len(launch.args)} given"
+            found.add("bad-launch", f"{what}: {have}", location=launch.location)
+            continue
+        writes: list[str] = []
+        for param, (name, offset) in zip(config.params, launch.args, strict=True):
+            region = regions.get(name)
+            if region is None:
+                found.add("unknown-region", f"{what} names @{name}, which is not there", location=launch.location)
+                continue
+            if param.type.dtype != region.type.dtype:
+                told = f"{what}: '{param.name}' is {param.type}, @{name} is {region.type}"
+                found.add("wrong-type", told, location=launch.location)
+            if offset < 0 or offset + param.type.elements > region.type.elements:
+                told = f"{what}: '{param.name}' ({param.type} from {offset}) does not lie in @{name} ({region.type})"
+                found.add("out-of-bounds", told, location=launch.location)
+            if param.direction == "in" and name not in ready:
+                told = f"{what} reads @{name} before a launch has written it"
+                found.add("read-too-early", told, location=launch.location)
+            if param.direction != "in":
+                writes.append(name)
+                if region.kind in ("input", "weight"):
+                    found.add("written-input", f"{what} writes {region.kind} @{name}", location=launch.location)
+        ready.update(writes)
+    unwritten = [p.name for p in program.ports if p.kind == "output" and p.region not in ready]
+    if unwritten:
+        found.add("never-written", f"no launch writes output {few(unwritten)}")
