@@ -110,17 +110,32 @@ class Grid:
         if len(demands) == 1:
             fits = np.flatnonzero(demands[0] <= budget)
             return [int(fits[0])] if len(fits) else None
-        table = np.stack(demands)
+        return self.cheapest([self.priced(demand, budget) for demand in demands], budget)
+
+    def priced(self, demand: Array, budget: float) -> Priced:
+        """What a phase takes at each of the prices."""
+        new = np.append(True, demand[1:] != demand[:-1])  # of times that take equal units the least is best
+        first = np.flatnonzero(new)
         scale = self.times[-1] / max(1.0, budget)
-        best: tuple[float, list[int]] | None = None
         with np.errstate(invalid="ignore"):
-            for price in PRICES:
-                at = np.argmin(self.times + price * scale * table, 1)
-                if table[np.arange(len(demands)), at].sum() <= budget:
-                    total = float(self.times[at].sum())
-                    if best is None or total < best[0]:
-                        best = total, at.tolist()
-        return best[1] if best else None
+            at = first[np.argmin(self.times[first] + scale * PRICES[:, None] * demand[first], 1)]
+        return Priced(at, self.times[at], demand[at])
+
+    def cheapest(self, phases: Sequence[Priced], budget: float) -> list[int] | None:
+        """The numbers of the times at the price at which their sum is least within the budget."""
+        fits = np.flatnonzero(np.sum([phase.units for phase in phases], 0) <= budget)
+        if not len(fits):
+            return None
+        best = fits[np.argmin(np.sum([phase.times for phase in phases], 0)[fits])]
+        return [int(phase.at[best]) for phase in phases]
+
+
+class Priced(NamedTuple):
+    """The best time of a phase for each price of a unit: its number on the grid, the time, and the units it takes."""
+
+    at: Array
+    times: Array
+    units: Array
 
 
 class Tally:
@@ -131,6 +146,8 @@ class Tally:
         self.units = units
         self.grid = grid
         self.demand: dict[int, Array] = {}
+        self.priced: dict[int, Priced] = {}
+        """Of the phases that did not change since they were asked for."""
         self.steps: dict[int, int] = {}
         self.depth: dict[int, tuple[int, int]] = {}
         self.waited: Counter[int] = Counter()
@@ -142,6 +159,7 @@ class Tally:
         level, depth = place
         self.first = level if self.first < 0 else min(self.first, level)
         self.demand[level] = self.demand.get(level, 0.0) + demand
+        self.priced.pop(level, None)
         self.steps[level] = max(self.steps.get(level, 1), steps)
         low, high = self.depth.get(level, (depth, depth))
         self.depth[level] = min(low, depth), max(high, depth)
@@ -152,12 +170,21 @@ class Tally:
         if barrier:
             self.waited[level] += nbytes
 
+    def _times(self) -> list[int] | None:
+        """The numbers of the times of the phases: `Grid.share`, which looks again at those alone that changed."""
+        if len(self.demand) == 1:
+            return self.grid.share(list(self.demand.values()), self.units)
+        for level, demand in self.demand.items():
+            if level not in self.priced:
+                self.priced[level] = self.grid.priced(demand, self.units)
+        return self.grid.cheapest([self.priced[level] for level in self.demand], self.units)
+
     def cycles(self, stored: int) -> float:
         """Cycles of the section when it stores that many bytes off chip: the phases one after the other behind their
         first loads, or the traffic if that takes longer; and the launch."""
         device = self.device
         rate = memory_bytes_per_cycle(device, "hbm" if device.hbm else "ddr")
-        times = self.grid.share(list(self.demand.values()), self.units)
+        times = self._times()
         if times is None:
             return float("inf")
         time = self.waited[self.first] / rate
