@@ -15,6 +15,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from headrace.dialects.machine.attributes import set_device
 from headrace.dialects.machine.device import load_device
+from headrace.dialects.rdu.attributes import RoutesAttr
+from headrace.dialects.rdu.config import FlowOp
+from headrace.dialects.rdu.routes import Routes
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.base import create
@@ -194,6 +197,27 @@ def test_units_run_before_they_are_placed_and_a_fault_of_a_pass_on_them_is_named
     with pytest.raises(PassBug) as caught:
         check(LAYER, "tensor,dataflow,convert-dataflow-to-rdu", AddToSub(), device="plasticine")
     assert (caught.value.op, caught.value.location) == ("tensor.sub", "Add")
+
+
+@dataclass(frozen=True)
+class CutRoute(Pass):
+    """Takes a pair of sites out of a flow. Wrong on purpose."""
+
+    name: ClassVar[str] = "cut-route"
+
+    def run(self, ctx: Context, module: ModuleOp) -> bool:
+        for op in module.walk():
+            if isinstance(op, FlowOp) and op.routes is not None and len(op.routes.data.pairs) > 1:
+                pairs, ways, channels = op.routes.data
+                op.routes = RoutesAttr(Routes(pairs[1:], ways[1:], channels[1:]))
+                return True
+        return False
+
+
+def test_words_that_do_not_arrive_are_found() -> None:
+    with pytest.raises(PassBug, match="makes a program that the runtime refuses") as caught:
+        check(layers(2).replace("4x8x", "64x64x").replace("8x8x", "64x64x"), "default", CutRoute(), device="sn40l")
+    assert (caught.value.kind, caught.value.spec) == ("invalid-ir", "cut-route")
 
 
 def test_a_program_that_stays_as_it_is_is_not_run_again() -> None:

@@ -4,8 +4,9 @@
     execution.start(module)
     PassManager(ctx, passes, Watch(check=execution.check)).run(module)
 
-A pass that leaves the program as it is needs no run; that is found out, not believed. A module that nothing can run
-is passed over and named, so that nobody takes it for checked.
+A pass that leaves the program as it is, or only decides where units stand and words travel, needs no run; that is found
+out, not believed, and routes are held to the runtime's rules. A module that nothing can run is passed over and named,
+so that nobody takes it for checked.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from headrace.dialects.support.dtypes import to_numpy
 from headrace.passes.infra.manager import PassBug
 from headrace.tools.execution.deviation import TOLERANCE, Deviation, deviation
 from headrace.tools.execution.folds import wrong_fold
-from headrace.tools.execution.programs import input_types, inputs_of, run, weights_of
+from headrace.tools.execution.programs import check_routes, input_types, inputs_of, run, unplaced, weights_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,12 +60,18 @@ class Execution:
         self.store = self.store if self.store is not None else weights_of(module, self.weights)
         self.arrays = self.arrays if self.arrays is not None else inputs_of(module, self.inputs)
         self.first = self.last = run(module, self.store, self.arrays)
-        self.before = module.clone()
+        self.before = unplaced(module)
 
     def check(self, one: ModulePass, module: ModuleOp) -> None:
         """Run the program after pass `one`; `PassBug` when the results differ, which names the op."""
         before, store, arrays = self._started()
-        if _same(before, module):
+        try:
+            check_routes(module)
+        except CompileError as error:
+            lines = [x.what for x in error.diagnostics]
+            raise PassBug("invalid-ir", str(one), "makes a program that the runtime refuses", details=lines) from error
+        computed = unplaced(module)
+        if _same(before, computed):
             self.say(f"execution after {one.name}: the program is the same")
             return
         self._check_folds(one, before, module)
@@ -78,7 +85,7 @@ class Execution:
             if error.code != "not-interpretable":
                 raise
             self.say(f"execution after {one.name}: not checked, {error.what}")
-            self.before = module.clone()
+            self.before = computed
             return
         if set(after) != set(self.first):
             raise PassBug("changed-results", str(one), f"makes results {sorted(after)} of {sorted(self.first)}")
@@ -93,7 +100,7 @@ class Execution:
             f"execution after {one.name}: "
             + (f"rel {worst.relative:.1e}, {worst.ulp} ulp" if worst and worst.absolute else "the results are the same")
         )
-        self.last, self.before = after, module.clone()
+        self.last, self.before = after, computed
         if rounds:
             self.first = after
 

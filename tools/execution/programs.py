@@ -91,6 +91,33 @@ def executable(module: ModuleOp, store: WeightStore) -> Executable:
     return Executable(_joined(module, program), weights, check=False)  # a config that runs literally needs its pairs
 
 
+PLACED = ("sites", "routes", "credits", "link_load", "memory", "address", "phase")
+"""Properties of units, flows, configs and regions that say where and when, not what."""
+
+
+def unplaced(module: ModuleOp) -> ModuleOp:
+    """A copy of a program that says what is computed and not where: it has the same results."""
+    copy = module.clone()
+    if units_of(copy) is not None:
+        for op in copy.walk():
+            if op.name.startswith("rdu."):
+                for name in PLACED:
+                    op.properties.pop(name, None)
+    return copy
+
+
+def check_routes(module: ModuleOp) -> None:
+    """Hold a program whose units are routed to the runtime's rules: every word arrives where it is read. `CompileError`
+    lists what is wrong; nothing is asked of other programs."""
+    from headrace.backend.encode import encode
+    from headrace.dialects.rdu.config import ConfigOp
+    from headrace.runtime.check import check_program
+
+    configs = [op for op in module.body.block.ops if isinstance(op, ConfigOp)]
+    if configs and all(op.phase.data == "routed" for op in configs):
+        check_program(encode(module))
+
+
 def _joined(module: ModuleOp, program: Program) -> Program:
     """The program with pairs of sites on flows that have no routes yet."""
     from headrace.dialects.rdu.config import ConfigOp

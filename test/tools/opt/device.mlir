@@ -2,8 +2,8 @@
 // RUN: headrace-opt %s --device plasticine -p default --check-execution 2>&1 | filecheck %s
 // CHECK-DAG: execution after bank-memories: the results are the same
 // CHECK-DAG: execution after convert-dataflow-to-rdu: the results are the same
-// CHECK-DAG: execution after place: the results are the same
-// CHECK-DAG: execution after route: the results are the same
+// CHECK-DAG: execution after place: the program is the same
+// CHECK-DAG: execution after route: the program is the same
 // CHECK-DAG: machine.device = #machine.device<"plasticine"
 // CHECK-DAG: rdu.config @main_0 routed
 func.func @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
