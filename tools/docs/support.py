@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,21 @@ def _onnx(root: Path) -> Iterator[str]:
 
 def _versions(name: str, low: int, high: int) -> list[int]:
     """The versions of an op that models of opsets `low` to `high` have."""
-    import onnx.defs
-
-    since = sorted(
-        schema.since_version
-        for schema in onnx.defs.get_all_schemas_with_history()
-        if schema.name == name and schema.domain == "" and schema.since_version <= high and not schema.deprecated
-    )
+    since = [version for version in _history().get(name, ()) if version <= high]
     older = [version for version in since if version <= low]
     return [*older[-1:], *(version for version in since if version > low)]
+
+
+@cache
+def _history() -> dict[str, list[int]]:
+    """The versions of every op of the standard domain, ascending."""
+    import onnx.defs
+
+    found: dict[str, list[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "" and not schema.deprecated:
+            found.setdefault(schema.name, []).append(schema.since_version)
+    return {name: sorted(versions) for name, versions in found.items()}
 
 
 def _cases(root: Path) -> dict[str, list[Any]]:

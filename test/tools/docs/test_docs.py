@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from xml.etree import ElementTree
 
 import pytest
 from xdsl.context import Context
@@ -16,6 +17,7 @@ from xdsl.passes import ModulePass
 
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.passes.infra.base import Pass, option
+from headrace.passes.pipelines import PHASES
 from headrace.tools import docs, opt
 from headrace.tools.docs import examples, ops, passes
 from headrace.tools.opt import Refused
@@ -145,3 +147,12 @@ def test_a_stale_page_fails_the_check(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_an_unknown_op_is_refused() -> None:
     with pytest.raises(CompileError, match="unknown op 'nonsense'"):
         ops.op_help("nonsense")
+
+
+def test_the_picture_shows_every_pass_of_every_phase() -> None:
+    root = ElementTree.fromstring(passes.diagram())
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    for phase in PHASES.values():
+        assert phase.name in texts
+        for name in phase.passes:
+            assert texts.count(name) == sum(one.passes.count(name) for one in PHASES.values())
