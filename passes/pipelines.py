@@ -132,13 +132,15 @@ MODES = {
 """How much of a model is resident on the chip at a time."""
 
 
-def tensor(precision: str = "fp32", ports: str = "states") -> tuple[str, ...]:
-    """The passes of phase tensor for a precision; `ports` says which of the program's ports become narrow, too."""
+def tensor(precision: str = "fp32", ports: str = "states", weights: str = "") -> tuple[str, ...]:
+    """The passes of phase tensor for a precision; `ports` says which of the program's ports become narrow, too, and
+    `weights` what weights are stored in when that is narrower still."""
     if precision not in PRECISIONS:
         raise CompileError("bad-option", f"there is no precision '{precision}'", fix=nearest(precision, PRECISIONS))
     if precision == "fp32":
         return TENSOR
-    lower = LOWER if ports == "states" else f"{LOWER}{{ports={ports}}}"
+    options = [f"ports={ports}"] * (ports != "states") + [f"weights={weights}"] * bool(weights)
+    lower = LOWER + (f"{{{' '.join(options)}}}" if options else "")
     at = TENSOR.index("decompose")  # composites are whole and compute in f32; batch norm is folded in f32
     return (*TENSOR[:at], lower, *TENSOR[at:])
 
@@ -166,11 +168,12 @@ def stages(
     rules: str = "",
     precision: str = "fp32",
     ports: str = "states",
+    weights: str = "",
 ) -> tuple[Stage, ...]:
     """The phases that lead from what `start` leaves to what `stop` leaves, ready to run, in a mode (`MODES`) with a
     file of fusion rules, at a precision (`PRECISIONS`). `CompileError` for an unknown name, or when `stop` comes before
     `start`."""
-    texts = {"tensor": ",".join(tensor(precision, ports)), "dataflow": ",".join(dataflow(mode, rules))}
+    texts = {"tensor": ",".join(tensor(precision, ports, weights)), "dataflow": ",".join(dataflow(mode, rules))}
     for flag, name in (("--from", start), ("--to", stop)):
         if name not in NAMES:
             raise CompileError("unknown-phase", f"{flag}={name}: there is no such phase", fix=nearest(name, NAMES))

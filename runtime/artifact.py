@@ -40,7 +40,7 @@ CHEAP = 64 << 20
 MAX_HEADER = 100 << 20
 NAMES = {
     "f64": "F64", "f32": "F32", "f16": "F16", "bf16": "BF16", "i1": "BOOL", "i8": "I8", "i16": "I16", "i32": "I32",
-    "i64": "I64", "ui8": "U8", "ui16": "U16", "ui32": "U32", "ui64": "U64",
+    "i64": "I64", "ui8": "U8", "ui16": "U16", "ui32": "U32", "ui64": "U64", "f8e4m3": "F8_E4M3",
 }  # fmt: skip
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
 

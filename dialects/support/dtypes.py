@@ -1,7 +1,8 @@
 """Element types: one table between our short names, builtin IR types and NumPy.
 
-Names: f64 f32 f16 bf16 i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64. Integers are signless in the IR when signed here (`i32`),
-and `ui*` are unsigned IR integers.
+Names: f64 f32 f16 bf16 i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64 f8e4m3. Integers are signless in the IR when signed here
+(`i32`), and `ui*` are unsigned IR integers. f8e4m3 (`f8E4M3FN` in the IR: no infinities, at most 448) is moved and
+cast; no op computes in it.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ BITS = {
     "ui16": 16,
     "ui32": 32,
     "ui64": 64,
+    "f8e4m3": 8,
 }
 FLOATS = ("f64", "f32", "f16", "bf16")
+"""Floating-point types that ops compute in."""
+STORED = ("f8e4m3",)
+"""Floating-point types that are only stored: ops move and cast them."""
 
 
 def byte_size(dtype: str) -> int:
@@ -38,18 +43,22 @@ def byte_size(dtype: str) -> int:
 
 def is_float(dtype: str) -> bool:
     """Whether the element type is a floating-point type."""
-    return dtype in FLOATS
+    return dtype in FLOATS or dtype in STORED
 
 
 def lowest(dtype: str) -> float | int:
-    """The least value of an element type: -inf for floats."""
+    """The least value of an element type: -inf for floats that have it."""
+    if dtype == "f8e4m3":
+        return -448.0
     if is_float(dtype):
         return float("-inf")
     return 0 if dtype == "i1" or dtype.startswith("ui") else -(2 ** (BITS[dtype] - 1))
 
 
 def highest(dtype: str) -> float | int:
-    """The greatest value of an element type: inf for floats."""
+    """The greatest value of an element type: inf for floats that have it."""
+    if dtype == "f8e4m3":
+        return 448.0
     if is_float(dtype):
         return float("inf")
     if dtype == "i1":
@@ -63,6 +72,7 @@ def to_ir(dtype: str) -> Attribute:
     from xdsl.dialects import builtin
 
     floats: dict[str, Any] = {"f64": builtin.f64, "f32": builtin.f32, "f16": builtin.f16, "bf16": builtin.bf16}
+    floats["f8e4m3"] = builtin.f8E4M3FN
     if dtype in floats:
         return floats[dtype]
     if dtype.startswith("ui"):
@@ -87,6 +97,7 @@ def to_numpy(dtype: str) -> np.dtype[Any]:
     import numpy as np
 
     table: dict[str, Any] = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+    table |= {"f8e4m3": ml_dtypes.float8_e4m3fn}
     table |= {"i1": np.bool_} | {f"i{n}": f"int{n}" for n in (8, 16, 32, 64)}
     table |= {f"ui{n}": f"uint{n}" for n in (8, 16, 32, 64)}
     return np.dtype(table[dtype])

@@ -39,6 +39,7 @@ SAFETENSORS_DTYPES = {
     "F32": "f32",
     "F16": "f16",
     "BF16": "bf16",
+    "F8_E4M3": "f8e4m3",
     "BOOL": "i1",
     "I8": "i8",
     "I16": "i16",

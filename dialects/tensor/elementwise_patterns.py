@@ -29,7 +29,7 @@ MIRRORED = {
     "tensor.greater": "less",
     "tensor.greater_equal": "less_equal",
 }
-EXACT_INTEGERS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
+EXACT_INTEGERS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "f8e4m3": 4}
 """Bits of an integer's magnitude that every value of a float type holds exactly."""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from math import isfinite
+from math import copysign, isfinite, nan
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.dialects.builtin import BytesAttr, ModuleOp, StringAttr, SymbolNameConstraint, TensorType, UnknownLoc
@@ -55,6 +56,24 @@ _CODES = {
 }
 
 
+_F8_SIZES = [(x / 8 if x < 8 else 1 + x % 8 / 8) * 2.0 ** (max(x // 8, 1) - 7) for x in range(127)]
+"""The numbers that f8e4m3 has from 0 up, by their bits."""
+_F8 = [sign * x for sign in (1, -1) for x in (*_F8_SIZES, nan)]
+
+
+def _f8(value: float) -> int:
+    """The bits of a number in f8e4m3, rounded to nearest even; what rounds beyond 448 is a NaN."""
+    size, sign = abs(value), 128 * (copysign(1, value) < 0)
+    if not size <= 464:
+        return sign | 127
+    above = bisect_left(_F8_SIZES, size)
+    if above < len(_F8_SIZES) and _F8_SIZES[above] == size:
+        return sign | above
+    low, high = _F8_SIZES[above - 1], _F8_SIZES[above] if above < 127 else 480.0
+    nearer = above - 1 if size - low < high - size else above
+    return sign | (nearer if size - low != high - size else above - above % 2)
+
+
 def _pack(dtype: str, value: int | float | bool) -> bytes:
     """The little-endian bytes of one element."""
     if dtype == "bf16":
@@ -62,12 +81,16 @@ def _pack(dtype: str, value: int | float | bool) -> bytes:
         if value == value:  # round to nearest even; a NaN keeps its upper half
             bits += 0x7FFF + (bits >> 16 & 1)
         return struct.pack("<H", bits >> 16)
+    if dtype == "f8e4m3":
+        return bytes([_f8(float(value))])
     if dtypes.is_float(dtype):
         return struct.pack("<" + _CODES[dtype], float(value))
     return struct.pack("<" + _CODES[dtype], value)
 
 
 def _unpack(dtype: str, data: bytes) -> list[int | float | bool]:
+    if dtype == "f8e4m3":
+        return [_F8[byte] for byte in data]
     if dtype == "bf16":
         halves = struct.unpack(f"<{len(data) // 2}H", data)
         return [struct.unpack("<f", struct.pack("<I", half << 16))[0] for half in halves]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -18,12 +19,12 @@ from headrace.dialects.tensor.base import attributes_of, create, ir_type, operan
 from headrace.dialects.tensor.decompositions import Emit, attention_scores
 from headrace.dialects.tensor.program import signature
 from headrace.dialects.tensor.shapes import TT
-from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr, WeightOp, constant, recipe, weight
+from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr, RecipeOp, WeightOp, constant, recipe, weight
 from headrace.passes.analysis.derived import Keys, key
 from headrace.passes.infra.base import Pass, option
 from headrace.passes.tensor import _graph
 
-WIDE, NARROW = "f32", "bf16"
+WIDE, NARROW, STORED = "f32", "bf16", "f8e4m3"
 VIEWS = frozenset(f"tensor.{name}" for name in ("reshape", "transpose", "slice", "broadcast", "concat", "split", "pad"))
 """Ops that only move elements: done in either type."""
 PARTS = frozenset(f"tensor.{name}" for name in ("reshape", "transpose", "slice", "split", "gather"))
@@ -37,6 +38,8 @@ WORK = PRODUCTS | {
     for name in ("softmax", "log_softmax", "layer_norm", "rms_norm", "batch_norm", "group_norm", "avg_pool")
 }
 """Ops that are worth narrow operands wherever their values come from."""
+SMALLEST = 4096
+"""Fewest elements of a weight that is stored in eight bits."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,10 @@ class LowerPrecisionPass(Pass):
       sines and cosines of them) is f32 until it meets an activation;
     * what an integer is made of (a cast of a float) is computed in f32 as far back as ops are elementwise.
 
+    With `weights=f8e4m3`, weights of products and convolutions are stored in f8e4m3, over a power of two per column
+    (per filter), so that a column's largest number is between 128 and 256: `w|f8e4m3` and `w|scale(f8e4m3)`, with a
+    cast and a mul in the program. Both are exact: all that is lost is lost when the weight is rounded.
+
     f64, f16 and integers are left alone. A finite constant stays finite: what is beyond bf16 becomes its largest
     number, as in masks.
 
@@ -71,15 +78,18 @@ class LowerPrecisionPass(Pass):
         "states", "which ports become bf16: none, those of states, all", choices=("none", "states", "all")
     )
 
+    weights: str = option("bf16", "what weights of products are stored in: bf16, f8e4m3", choices=(NARROW, STORED))
+
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         if DEVICE_ATTRIBUTE in module.attributes:
-            device_of(module).type(NARROW)  # or a refusal
+            for dtype in (NARROW, self.weights):
+                device_of(module).type(dtype)  # or a refusal
         changed = _expand(module)
         functions = _graph.functions(module)
         classes = _Classes(functions)
         table = Keys(module)
         for function in functions:
-            changed |= _Lowering(function, classes, table, self.ports).run()
+            changed |= _Lowering(function, classes, table, self).run()
         return changed
 
 
@@ -241,12 +251,12 @@ class _Classes:
 class _Lowering:
     """Rewrites one function."""
 
-    def __init__(self, function: FuncOp, classes: _Classes, table: Keys, ports: str) -> None:
+    def __init__(self, function: FuncOp, classes: _Classes, table: Keys, options: LowerPrecisionPass) -> None:
         self.function = function
         self.block: Block = function.body.block
         self.classes = classes
         self.table = table
-        self.ports = ports
+        self.ports, self.weights = options.ports, options.weights
         self.own = not classes.calls[function]
         self.names = signature(function)
         self.lows: dict[SSAValue, SSAValue] = {}
@@ -401,12 +411,47 @@ class _Lowering:
         attrs = {name: value for name, value in attributes_of(op).items() if value is not None}
         if op.name == "tensor.cast" and _is_wide(op.results[0]):
             attrs["to"] = NARROW
-        given = [self.low(v) if _is_wide(v) else v for v in op.operands]
+        scale = self.scale_of(op)
+        given = [
+            self.eight_bits(op, scale) if scale is not None and i == 1 else self.low(v) if _is_wide(v) else v
+            for i, v in enumerate(op.operands)
+        ]
         new = create(op.name, given, attrs, op.location)
         new.attributes.update(op.attributes)
         self.block.insert_op_before(new, op)
         count("ops lowered")
+        if scale is not None and op.name == "tensor.matmul":
+            new = create("tensor.mul", [new.results[0], scale], {}, op.location)
+            self.block.insert_op_before(new, op)
         self.replace(op, new)
+
+    def scale_of(self, op: Operation) -> SSAValue | None:
+        """The scale of the weight of a product that is stored in eight bits; None where it is not."""
+        if self.weights != STORED or op.name not in PRODUCTS:
+            return None
+        maker, type = _graph.producer(op.operands[1]), tt(op.operands[1])
+        if not isinstance(maker, WeightOp) or (op.name == "tensor.matmul" and len(type.shape) != 2):
+            decline("store-in-eight-bits", op, "operand 1 is no weight (of two dims)")
+            return None
+        if type.elements < SMALLEST:
+            decline("store-in-eight-bits", op, f"its weight has {type.elements} elements, fewer than {SMALLEST}")
+            return None
+        filters = op.name == "tensor.conv"
+        shape = (type.shape[0], *(1,) * (len(type.shape) - 1)) if filters else type.shape[1:]
+        made = weight(self.table.add(_scale(maker, filters, shape), self.function), TT(shape, NARROW), maker.location)
+        return self.insert(made)
+
+    def eight_bits(self, op: Operation, scale: SSAValue) -> SSAValue:
+        """The weight of a product out of eight bits; filters are scaled before their product, columns after it."""
+        maker = _graph.producer(op.operands[1])
+        assert isinstance(maker, WeightOp)
+        self.dead[maker] = None
+        key = self.table.add(_quotient(maker, op.name == "tensor.conv"), self.function)
+        held = self.insert(weight(key, TT(tt(maker.result).shape, STORED), maker.location))
+        value = self.insert(create("tensor.cast", [held], {"to": NARROW}, maker.location))
+        return (
+            self.insert(create("tensor.mul", [value, scale], {}, maker.location)) if op.name == "tensor.conv" else value
+        )
 
     def cast(self, op: Operation) -> None:
         """A cast of the program from f32 to bf16: it is what the value becomes anyway."""
@@ -499,6 +544,31 @@ class _Lowering:
         cast = create("tensor.cast", [source.result], {"to": NARROW}, op.location)
         made = recipe(key(cast.results[0]), [source, cast], cast.results[0], op.location)
         return self.table.add(made, self.function)
+
+
+def _powers(emit: Emit, value: SSAValue, filters: bool) -> SSAValue:
+    """A power of two per column (or filter) of an f32 weight, over which its largest number is from 128 to 256."""
+    axes = tuple(range(1, len(tt(value).shape))) if filters else (0,)
+    largest = emit.max(emit.reduce_max(emit.abs(value), axes=axes, keepdims=True), 2.0**-100)
+    exponent = emit.sub(emit.ceil(emit.mul(emit.log(largest), 1 / math.log(2))), 8.0)
+    return emit.cast(emit.pow(emit.literal(LiteralAttr.filled(TT((), WIDE), 2.0)), exponent), to=NARROW)  # now exact
+
+
+def _scale(op: WeightOp, filters: bool, shape: Sequence[int]) -> RecipeOp:
+    source = op.clone()
+    ops: list[Operation] = [source]
+    emit = Emit(ops.append, op.location)
+    value = emit.reshape_to(_powers(emit, source.result, filters), shape)
+    return recipe(f"{op.key.data}|scale({STORED})", ops, value, op.location)
+
+
+def _quotient(op: WeightOp, filters: bool) -> RecipeOp:
+    source = op.clone()
+    ops: list[Operation] = [source]
+    emit = Emit(ops.append, op.location)
+    scale = emit.cast(_powers(emit, source.result, filters), to=WIDE)
+    value = emit.cast(emit.div(source.result, scale), to=STORED)
+    return recipe(f"{op.key.data}|{STORED}", ops, value, op.location)
 
 
 def _where(value: SSAValue) -> Any:

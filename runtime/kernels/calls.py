@@ -173,15 +173,15 @@ def _widened(call: Call, binder: Binder) -> list[Step] | None:
         if x.dtype in NARROW and p in call.constants:
             inputs.append(call.packs.get("wide", x, lambda x=x: _wide_constant(x)))
         elif x.dtype in NARROW:
-            wide = call.scratch.take(x.shape, np.float32)
-            before.append((np.copyto, (wide, x)))
-            inputs.append(wide)
+            wide, held = _wide_like(call.scratch, x)
+            before.append((np.copyto, (wide, held)))
+            inputs.append(np.broadcast_to(wide, x.shape))
         else:
             inputs.append(x)
     outputs: list[Array] = []
     for x in call.outputs:
         if x.dtype in NARROW:
-            wide = call.scratch.take(x.shape, np.float32)
+            wide, _ = _wide_like(call.scratch, x)
             after.append((round_to, (x, wide)))
             outputs.append(wide)
         else:
@@ -190,10 +190,23 @@ def _widened(call: Call, binder: Binder) -> list[Step] | None:
     return None if steps is None else [*before, *steps, *after]
 
 
+def _once(x: Array) -> Array:
+    """The elements of an array that is repeated along some dims, with these dims of size 1."""
+    index = [slice(0, 1 if step == 0 and n else None) for n, step in zip(x.shape, x.strides, strict=True)]
+    return x[(*index, ...)]  # with no index a view too, not a scalar
+
+
+def _wide_like(scratch: Scratch, x: Array) -> tuple[Array, Array]:
+    """An f32 array whose dims lie in memory as those of an array do, and the elements of that which it is to take."""
+    held = _once(x)
+    order = sorted(range(held.ndim), key=lambda d: -abs(held.strides[d]))
+    made = scratch.take([held.shape[d] for d in order], np.float32)
+    return made.transpose([order.index(d) for d in range(held.ndim)]), held
+
+
 def _wide_constant(x: Array) -> Array:
     """An f32 copy; what is repeated stays so."""
-    held = x[tuple(slice(0, 1 if step == 0 and n else None) for n, step in zip(x.shape, x.strides, strict=True))]
-    return np.broadcast_to(aligned_copy(held.astype(np.float32)), x.shape)
+    return np.broadcast_to(aligned_copy(_once(x).astype(np.float32)), x.shape)
 
 
 def round_to(target: Array, source: Array) -> None:

@@ -38,6 +38,8 @@ DEFAULT_DEVICE = "sn40l"
 PRECISIONS = ("fp32", "bf16")
 PORTS = ("none", "states", "all")
 """Which of the program's ports take the type of the precision."""
+STORED = ("", "f8e4m3")
+"""What weights are stored in, when that is narrower than the precision."""
 GOALS = ("latency",)
 PLANNED: dict[str, tuple[str, ...]] = {"precision": (), "opt": ("throughput",)}
 """Option values that are known but not built."""
@@ -123,6 +125,7 @@ def compile(
     mode: str = "O3",
     fusion_rules: str | os.PathLike[str] | None = None,
     lower_ports: str = "states",
+    weights_precision: str = "",
     start: str | None = None,
     watch: Watch | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -137,7 +140,8 @@ def compile(
     of the default ones. `mode`: how much is resident on the chip at a time, `O0` (an op), `O1` (what fusion rules
     join: built-in ones and those of the file `fusion_rules`) or `O3` (what is fastest by the cost model). `precision`:
     `fp32` (as the model says) or `bf16` (f32 becomes bf16, with casts at inputs and outputs; `lower_ports` says which
-    ports become bf16, too: `none`, `states`, which stay on the device, or `all`). `start`: the
+    ports become bf16, too: `none`, `states`, which stay on the device, or `all`); `weights_precision`: `f8e4m3` stores
+    weights of products in eight bits, with a scale per column. `start`: the
     phase that made the IR (`import`, `tensor`, `dataflow` or `rdu`), after which compilation goes on; by default that
     is read off the IR. `watch` looks at the passes as they run. `out` writes the artifact too.
 
@@ -158,6 +162,7 @@ def compile(
         mode=mode,
         fusion_rules=fusion_rules,
         lower_ports=lower_ports,
+        weights_precision=weights_precision,
         start=start,
         watch=watch,
     )
@@ -181,6 +186,7 @@ def translate(
     mode: str = "O3",
     fusion_rules: str | os.PathLike[str] | None = None,
     lower_ports: str = "states",
+    weights_precision: str = "",
     start: str | None = None,
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
@@ -193,7 +199,7 @@ def translate(
     module as it stands. `progress` is called before each step with its number, how many there are, and its name.
     `watch` says what to check and measure; the IR is verified at the end in any case. `clock` notes what takes long.
     """
-    check_options(precision, opt, lower_ports)
+    check_options(precision, opt, lower_ports, weights_precision)
     clock = clock or Clock()
     imported = import_model(
         model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only, weights=weights
@@ -213,6 +219,7 @@ def translate(
         fusion_rules=fusion_rules,
         precision=precision,
         lower_ports=lower_ports,
+        weights_precision=weights_precision,
     )
     from headrace.backend.encode import encode
 
@@ -243,6 +250,7 @@ def lowered(
     mode: str = "O3",
     fusion_rules: str | os.PathLike[str] | None = None,
     lower_ports: str = "states",
+    weights_precision: str = "",
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
     progress: Progress | None = None,
@@ -253,7 +261,7 @@ def lowered(
 
         print(headrace.lowered("model.onnx", "tensor"))
     """
-    check_options(precision, lower_ports=lower_ports)
+    check_options(precision, lower_ports=lower_ports, weights_precision=weights_precision)
     clock = clock or Clock()
     module = import_model(model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only).module
     clock.lap("import")
@@ -271,6 +279,7 @@ def lowered(
         fusion_rules=fusion_rules,
         precision=precision,
         lower_ports=lower_ports,
+        weights_precision=weights_precision,
     )
     return module
 
@@ -349,6 +358,7 @@ def lower(
     fusion_rules: str | os.PathLike[str] | None = None,
     precision: str = "fp32",
     lower_ports: str = "states",
+    weights_precision: str = "",
 ) -> str:
     """Run the passes on a module in place, by phases, and verify it at the end; the text of all passes that the module
     has been through.
@@ -365,7 +375,7 @@ def lower(
 
     clock = clock or Clock()
     with_device(module, device)
-    how = _How(mode, str(fusion_rules or ""), precision, lower_ports)
+    how = _How(mode, str(fusion_rules or ""), precision, lower_ports, weights_precision)
     stages, begin = _stages(module, pipeline, start, stop, how)
     module.attributes.setdefault(HISTORY_ATTRIBUTE, StringAttr(""))
     clock.lap("load passes")
@@ -431,6 +441,7 @@ class _How:
     rules: str
     precision: str
     ports: str
+    weights: str
 
 
 def _stages(
@@ -462,7 +473,7 @@ def _stages(
         return [Stage(name or OWN, passes) for name, passes in parts], pipelines.reached(module) or pipelines.START
     at = start or pipelines.reached(module)
     stages = pipelines.stages(
-        at or pipelines.START, stop or pipelines.NAMES[-1], how.mode, how.rules, how.precision, how.ports
+        at or pipelines.START, stop or pipelines.NAMES[-1], how.mode, how.rules, how.precision, how.ports, how.weights
     )
     if how.precision != "fp32" and at not in ("", pipelines.START) and precision_of(history_of(module)) == "fp32":
         raise CompileError(
@@ -489,11 +500,26 @@ def executable(done: Translation) -> Executable:
     return CompiledExecutable(done)
 
 
-def check_options(precision: str, opt: str = GOALS[0], lower_ports: str = "states") -> None:
+def check_options(
+    precision: str, opt: str = GOALS[0], lower_ports: str = "states", weights_precision: str = ""
+) -> None:
     """Refuse values of options that are unknown or not built, all at once."""
     found = Collector()
     if lower_ports not in PORTS:
         found.add("bad-option", f"there is no lower_ports '{lower_ports}'", fix=nearest(lower_ports, PORTS))
+    if weights_precision not in STORED:
+        found.add(
+            "bad-option",
+            f"there is no weights_precision '{weights_precision}'",
+            fix=nearest(weights_precision, STORED[1:]),
+        )
+    elif weights_precision and precision == "fp32":
+        found.add(
+            "bad-option",
+            f"weights in {weights_precision} are given with precision fp32",
+            why="they are widened to bf16",
+            fix="--precision bf16",
+        )
     for name, flag, value, built in (
         ("precision", "--precision", precision, PRECISIONS),
         ("opt", "--opt", opt, GOALS),

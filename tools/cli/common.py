@@ -42,10 +42,13 @@ def precision_option(command: Command) -> Command:
 
 
 def precision_options(command: Command) -> Command:
-    """Adds `--precision` and `--lower-ports`."""
+    """Adds `--precision`, `--lower-ports` and `--weights-precision`."""
     ports = click.Choice(["none", "states", "all"])
     text = "With bf16: the ports that are bf16, too. [default: states]"
-    return precision_option(click.option("--lower-ports", type=ports, default="states", help=text)(command))
+    command = click.option("--lower-ports", type=ports, default="states", help=text)(command)
+    text = "With bf16: f8e4m3 stores weights of products in eight bits, with a scale per column."
+    command = click.option("--weights-precision", default="", metavar="TYPE", help=text)(command)
+    return precision_option(command)
 
 
 def json_option(command: Command) -> Command:

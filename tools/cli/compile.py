@@ -96,6 +96,7 @@ def command(
     device: str | None,
     precision: str,
     lower_ports: str,
+    weights_precision: str,
     opt: str,
     mode: str,
     fusion_rules: str | None,
@@ -141,6 +142,7 @@ def command(
         "mode": f"O{mode}",
         "fusion_rules": fusion_rules,
         "lower_ports": lower_ports,
+        "weights_precision": weights_precision,
         "watch": watch,
         "on_phase": look.on_phase,
         "clock": clock,
@@ -231,6 +233,7 @@ def summary(done: Translation, target: str, seconds: float) -> dict[str, Any]:
         "bytes": os.path.getsize(target),
         "model": done.manifest["model"],
         "device": program.device["name"],
+        "precision": done.manifest["precision"],
         "inputs": [{"name": p.name, "shape": list(p.type.shape), "dtype": p.type.dtype} for p in program.inputs],
         "outputs": [{"name": p.name, "shape": list(p.type.shape), "dtype": p.type.dtype} for p in program.outputs],
         "states": [list(pair) for pair in program.states],
@@ -267,5 +270,8 @@ def summary_text(found: dict[str, Any]) -> str:
     lines.append(f"  {configs}, {launches}; at most {units}")
     lines.append(f"  {memory or 'no memory'}; {'weights included' if found['weights'] else 'without weights'}")
     lines.append(f"  {time_text(found['device_seconds'])} a run on {found['device']}: headrace run --profile says why")
+    if found["precision"] != "fp32":
+        how = f"headrace compare --precision {found['precision']}"
+        lines.append(f"  computes in {found['precision']}: {how} says how far results are from fp32")
     lines.append(f"  compiled in {found['seconds']:.2f} s")
     return "\n".join(lines)

@@ -162,9 +162,9 @@ def element_types(op: type[Operation]) -> list[str]:
 
 def summary(accepted: list[str]) -> str:
     """Element types, by the name of their set where it has one."""
-    from headrace.dialects.support.dtypes import BITS, FLOATS
+    from headrace.dialects.support.dtypes import BITS, FLOATS, STORED
 
-    integers = [name for name in BITS if name not in FLOATS and name != "i1"]
+    integers = [name for name in BITS if name not in (*FLOATS, *STORED) and name != "i1"]
     signed = [name for name in integers if name.startswith("i")]
     sets = {
         "any": [*BITS],

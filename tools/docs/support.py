@@ -130,10 +130,14 @@ def _types() -> Iterator[str]:
     yield from (
         "## Element types",
         "",
-        f"{', '.join(f'`{name}`' for name in BITS)}: `i…` are signed, `ui…` unsigned.",
+        f"{', '.join(f'`{name}`' for name in BITS)}: `i…` are signed, `ui…` unsigned; f8e4m3 is",
+        "stored, moved and cast only.",
         "",
     )
-    yield "What the tensor ops take. *Floats* are f64, f32, f16 and bf16; *numbers* floats and integers; *any* i1 too."
+    yield (
+        "What the tensor ops take. *Floats* are f64, f32, f16 and bf16; *numbers* floats and integers; *any* i1 and"
+        " f8e4m3 too."
+    )
     yield from ("", "| element types | ops |", "|---|---|")
     grouped: dict[str, list[str]] = {}
     for op in ops.load("tensor").operations:

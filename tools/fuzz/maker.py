@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from headrace.dialects.support.dtypes import BITS, FLOATS, from_numpy, to_numpy
+from headrace.dialects.support.dtypes import BITS, FLOATS, STORED, from_numpy, to_numpy
 from headrace.dialects.support.locations import named
 from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor.base import attributes_of, create, ir_type, tt
@@ -23,7 +23,7 @@ from headrace.dialects.tensor.storage import ConstantOp, WeightOp, YieldOp, cons
 from headrace.tools.fuzz.nearby import Array, Declined, Nearby, Value, sample
 
 T = TypeVar("T")
-DTYPES = tuple(BITS)
+DTYPES = tuple(dtype for dtype in BITS if dtype not in STORED)
 INTS = tuple(dtype for dtype in DTYPES if dtype not in FLOATS and dtype != "i1")
 GROUPS = {
     "float": FLOATS,

@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.dialects.tensor.meaning import Array
 
-NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e4m3fn))
 
 
 def is_floating(dtype: np.dtype[Any]) -> bool:
@@ -18,7 +18,7 @@ def is_floating(dtype: np.dtype[Any]) -> bool:
 
 
 def wide(x: Array) -> Array:
-    """f16 and bf16 as f32, anything else as it is: composites compute in f32 and round once."""
+    """f16, bf16 and f8e4m3 as f32, anything else as it is: composites compute in f32 and round once."""
     return x.astype(np.float32) if x.dtype in NARROW else x
 
 

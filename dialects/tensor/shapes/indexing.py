@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.dialects.support.dtypes import BITS
+from headrace.dialects.support.dtypes import BITS, STORED
 from headrace.dialects.tensor.shapes import (
     TT,
     Attrs,
@@ -201,7 +201,7 @@ def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
 def _(attrs: Attrs, operands: Sequence[TT]) -> TT:
     _count(operands, 0)
     shape, dtype = tuple(attrs["shape"]), attrs["dtype"]
-    if dtype not in BITS or dtype == "i1":
+    if dtype not in BITS or dtype in ("i1", *STORED):
         raise ShapeError(f"dtype '{dtype}' is not a number type")
     if any(n < 0 for n in shape):
         raise ShapeError(f"shape {list(shape)} has a negative size")

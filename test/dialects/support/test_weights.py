@@ -180,7 +180,7 @@ F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
     [
         ({"w": F32}, bytes(4), "'w' lies at bytes .* which has"),
         ({"w": F32 | {"shape": [3]}}, bytes(8), "'w' has 8 bytes in .* but its type takes 12"),
-        ({"w": F32 | {"dtype": "F8_E4M3"}}, bytes(8), "element type F8_E4M3"),
+        ({"w": F32 | {"dtype": "F8_E5M2"}}, bytes(8), "element type F8_E5M2"),
         ({"w": F32 | {"shape": [-2]}}, bytes(8), "negative size"),
         ({"w": F32 | {"data_offsets": [-8, 0]}}, bytes(8), "negative size or position"),
         ({"w": {"dtype": "F32"}}, bytes(8), "bad entry for tensor 'w'"),

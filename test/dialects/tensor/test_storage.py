@@ -70,6 +70,16 @@ def test_equal_elements_take_the_room_of_one() -> None:
     assert storage.filled(TT((0,), "f32"), 0.5).array().shape == (0,)
 
 
+@given(
+    st.floats(-600, 600) | st.sampled_from([2.0**-10, 2.0**-10 * 1.0001, -0.0, 464, 464.001, -448, 1e30, 3.75 / 512])
+)
+def test_f8e4m3_rounds_as_ml_dtypes(value: float) -> None:
+    value = float(np.float32(value))
+    found = storage.filled(TT((), "f8e4m3"), value).array()
+    wanted = np.array(value, np.float32).astype(to_numpy("f8e4m3"))
+    assert found.tobytes() == wanted.tobytes() or (np.isnan(found) and np.isnan(wanted))
+
+
 @pytest.mark.parametrize("value", [1.0, 1.00390625, 1.01171875, -3.3895314e38, 1e-45, float("inf"), 0.1])
 def test_bf16_rounds_as_numpy(value: float) -> None:
     found = storage.filled(TT((), "bf16"), value).array()

@@ -1,6 +1,7 @@
 // RUN: headrace-opt %s -p lower-precision --split-input-file | filecheck %s
 // RUN: headrace-opt %s -p 'lower-precision,lower-precision' --split-input-file | filecheck %s
 // RUN: headrace-opt %s -p 'lower-precision{ports=all}' --split-input-file | filecheck %s --check-prefix=ALL
+// RUN: headrace-opt %s -p 'lower-precision{weights=f8e4m3}' --split-input-file | filecheck %s --check-prefix=F8
 // RUN: headrace-opt %s -p 'lower-precision{ports=none}' --split-input-file | filecheck %s --check-prefix=NONE
 
 // A weight becomes a derived weight, a constant another constant; casts stand behind inputs and before outputs.
@@ -186,4 +187,42 @@ func.func @derived(%x: tensor<2x8xf32>) -> tensor<2x4xf32> {
 func.func @attention(%q: tensor<1x4x8xf32>) -> tensor<1x4x8xf32> {
   %0 = tensor.attention %q, %q, %q : tensor<1x4x8xf32>, tensor<1x4x8xf32>, tensor<1x4x8xf32> -> tensor<1x4x8xf32>
   func.return %0 : tensor<1x4x8xf32>
+}
+
+// -----
+
+// Eight bits: the columns of a weight are over powers of two, which go into the product's result; filters are scaled
+// before their product. Small weights stay bf16.
+// F8:          tensor.recipe @"w|scale(f8e4m3)" {
+// F8:            tensor.cast %{{.*}} {to = "bf16"} : tensor<1x64xf32> -> tensor<1x64xbf16>
+// F8:          tensor.recipe @"w|f8e4m3" {
+// F8:            %[[Q:.*]] = tensor.div %{{.*}}, %{{.*}} : tensor<64x64xf32>, tensor<1x64xf32>
+// F8-NEXT:       tensor.cast %[[Q]] {to = "f8e4m3"} : tensor<64x64xf32> -> tensor<64x64xf8E4M3FN>
+// F8-LABEL:    @eight_bits
+// F8-DAG:        %[[S:.*]] = tensor.weight "w|scale(f8e4m3)" : tensor<64xbf16>
+// F8-DAG:        %[[W:.*]] = tensor.weight "w|f8e4m3" : tensor<64x64xf8E4M3FN>
+// F8:            %[[C:.*]] = tensor.cast %[[W]] {to = "bf16"}
+// F8-NEXT:       %[[P:.*]] = tensor.matmul %{{.*}}, %[[C]] : tensor<2x64xbf16>, tensor<64x64xbf16>
+// F8-NEXT:       tensor.mul %[[P]], %[[S]] : tensor<2x64xbf16>, tensor<64xbf16>
+// F8:            tensor.weight "small|cast(bf16)" : tensor<64x8xbf16>
+func.func @eight_bits(%x: tensor<2x64xf32>) -> tensor<2x8xf32> {
+  %w = tensor.weight "w" : tensor<64x64xf32>
+  %v = tensor.weight "small" : tensor<64x8xf32>
+  %0 = tensor.matmul %x, %w : tensor<2x64xf32>, tensor<64x64xf32> -> tensor<2x64xf32>
+  %1 = tensor.matmul %0, %v : tensor<2x64xf32>, tensor<64x8xf32> -> tensor<2x8xf32>
+  func.return %1 : tensor<2x8xf32>
+}
+
+// -----
+
+// F8-LABEL:    @filters
+// F8-DAG:        %[[S:.*]] = tensor.weight "w|scale(f8e4m3)" : tensor<16x1x1x1xbf16>
+// F8-DAG:        %[[W:.*]] = tensor.weight "w|f8e4m3" : tensor<16x32x3x3xf8E4M3FN>
+// F8:            %[[C:.*]] = tensor.cast %[[W]] {to = "bf16"}
+// F8-NEXT:       %[[M:.*]] = tensor.mul %[[C]], %[[S]]
+// F8-NEXT:       tensor.conv %{{.*}}, %[[M]]
+func.func @filters(%x: tensor<1x32x8x8xf32>) -> tensor<1x16x6x6xf32> {
+  %w = tensor.weight "w" : tensor<16x32x3x3xf32>
+  %0 = tensor.conv %x, %w : tensor<1x32x8x8xf32>, tensor<16x32x3x3xf32> -> tensor<1x16x6x6xf32>
+  func.return %0 : tensor<1x16x6x6xf32>
 }

@@ -220,3 +220,53 @@ def test_compare_reports_the_error_of_the_precision(tmp_path: Path, capsys: pyte
     assert execute([*args, "--tolerance", "1e-5"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["pass"]["pass"].startswith("lower-precision")
+
+
+def linear(rows: int, columns: int) -> str:
+    return f"""func.func @main(%x: tensor<4x{rows}xf32>) -> tensor<4x{columns}xf32> {{
+      %w = tensor.weight "w" : tensor<{rows}x{columns}xf32>
+      %0 = tensor.matmul %x, %w : tensor<4x{rows}xf32>, tensor<{rows}x{columns}xf32> -> tensor<4x{columns}xf32>
+      func.return %0 : tensor<4x{columns}xf32>
+    }}"""
+
+
+def test_weights_of_eight_bits(tmp_path: Path) -> None:
+    """Scales are powers of two and dequantisation is exact: what is computed is the product of the rounded weights."""
+    rng = np.random.default_rng(0)
+    w = (rng.standard_normal((96, 64)) * np.exp2(rng.integers(-20, 20, 64))).astype(np.float32)
+    w[:, 0], w[:, 1], w[3, 2] = 0, 0.25, 1e-30
+    (tmp_path / "m.mlir").write_text(linear(96, 64))
+    np.savez(tmp_path / "w.npz", w=w)
+    exe = headrace.compile(
+        tmp_path / "m.mlir",
+        precision="bf16",
+        weights_precision="f8e4m3",
+        weights=tmp_path / "w.npz",
+        out=tmp_path / "m.sn",
+    )
+    held = {region.key: exe.weights.array(region.key) for region in exe.program.regions if region.kind == "weight"}
+    quotient, scale = held["w|f8e4m3"], held["w|scale(f8e4m3)"].astype(np.float64)
+    assert quotient.dtype == ml_dtypes.float8_e4m3fn
+    mantissas, _ = np.frexp(scale)
+    assert (mantissas == 0.5).all()
+    np.testing.assert_array_equal(quotient, (w / scale.astype(np.float32)).astype(ml_dtypes.float8_e4m3fn))
+    largest = np.abs(quotient.astype(np.float64)).max(0)
+    assert (largest[1:] >= 128).all() and (largest <= 256).all()
+    x = rng.standard_normal((4, 96)).astype(np.float32)
+    found = exe({"arg0": x})["result0"]
+    rounded = quotient.astype(np.float64) * scale
+    want = x.astype(BF16).astype(np.float64) @ rounded
+    assert (np.abs(found - want) <= np.abs(want) * 2.0**-8 + np.abs(rounded).max(0) * 1e-5).all()
+    assert (np.abs(rounded - w) <= np.abs(w) * 2.0**-4 + scale * 2.0**-10).all()
+    np.testing.assert_array_equal(load(tmp_path / "m.sn")({"arg0": x})["result0"], found)
+    np.testing.assert_array_equal(load(tmp_path / "m.sn", literal=True)({"arg0": x})["result0"], found)
+
+
+def test_eight_bits_are_refused_where_a_device_has_none() -> None:
+    model = workloads.small("mlp_b1").model()
+    with pytest.raises(CompileError, match="no entry for element type 'f8e4m3'"):
+        headrace.compile(model, "sn10", precision="bf16", weights_precision="f8e4m3")
+    with pytest.raises(CompileError, match="given with precision fp32"):
+        headrace.compile(model, weights_precision="f8e4m3")
+    with pytest.raises(CompileError, match="no weights_precision 'fp8'"):
+        headrace.compile(model, precision="bf16", weights_precision="fp8")
