@@ -148,6 +148,12 @@ class _Classes:
         for function in self.functions:
             for op in reversed(_graph.ops(function.body.block)):
                 self._need(op)
+        self._untouched = {f for f, calls in self.calls.items() if calls and self._narrows(f) and not may("lower", f)}
+        """Called functions whose types stay."""
+        for function in self._untouched:
+            self.kept.update(a for a in function.body.block.args if _is_wide(a))
+            for call in self.calls[function]:
+                self.kept.update(r for r in call.results if _is_wide(r))
 
     def callee(self, call: CallOp) -> FuncOp | None:
         """The function of a call, where it has a body."""
@@ -158,7 +164,15 @@ class _Classes:
         last = function.body.block.last_op
         assert isinstance(last, ReturnOp)
         value = last.operands[index]
-        return value in self.kept and value not in self.static
+        return function in self._untouched or (value in self.kept and value not in self.static)
+
+    def _narrows(self, function: FuncOp) -> bool:
+        """Whether a called function takes or returns other types than before."""
+        last = function.body.block.last_op
+        assert isinstance(last, ReturnOp)
+        return any(_is_wide(a) and a not in self.kept for a in function.body.block.args) or any(
+            _is_wide(v) and not (v in self.kept and v not in self.static) for v in last.operands
+        )
 
     def _pass(self) -> bool:
         """Classify all values anew; whether more arguments were lost."""
@@ -259,6 +273,8 @@ class _Lowering:
         self.ports, self.weights = options.ports, options.weights
         self.own = not classes.calls[function]
         self.names = signature(function)
+        self.narrow_ports: set[tuple[int, str]] = self.choose_ports() if self.own else set()
+        """Inputs (0) and results (1) of the program that become bf16."""
         self.lows: dict[SSAValue, SSAValue] = {}
         """bf16 values by the f32 values that they stand for."""
         self.wides: dict[SSAValue, SSAValue] = {}
@@ -287,14 +303,24 @@ class _Lowering:
 
     # -- ports ---------------------------------------------------------------------------------------------------
 
-    def is_narrow_port(self, name: str, side: int) -> bool:
-        """Whether an input (side 0) or a result (side 1) of the program becomes bf16."""
-        return self.ports == "all" or (self.ports == "states" and any(pair[side] == name for pair in self.names.states))
+    def choose_ports(self) -> set[tuple[int, str]]:
+        last = self.block.last_op
+        assert last is not None
+        wide = {(0, n) for n, a in zip(self.names.inputs, self.block.args, strict=True) if _is_wide(a)}
+        wide |= {(1, n) for n, v in zip(self.names.results, last.operands, strict=True) if _is_wide(v)}
+        groups = [{(0, past), (1, present)} for past, present in self.names.states]
+        if self.ports == "all":
+            groups += [{port} for port in sorted(wide) if not any(port in group for group in groups)]
+        found: set[tuple[int, str]] = set()
+        for group in groups if self.ports != "none" else ():
+            if group <= wide and may("lower", self.function):
+                found |= group
+        return found
 
     def arguments(self) -> None:
         """Change the types of arguments; ops name the old ones until all are visited."""
         for argument, name in zip(list(self.block.args), self.names.inputs, strict=True):
-            narrow = self.is_narrow_port(name, 0) if self.own else argument not in self.classes.kept
+            narrow = (0, name) in self.narrow_ports if self.own else argument not in self.classes.kept
             if not (_is_wide(argument) and narrow):
                 if self.own and _is_wide(argument):
                     self.inward.add(argument)
@@ -310,7 +336,7 @@ class _Lowering:
         last = self.block.last_op
         pending = [
             v for v, name in zip(last.operands if last else (), self.names.results, strict=True)
-            if self.own and not self.is_narrow_port(name, 1)
+            if self.own and (1, name) not in self.narrow_ports
         ]  # fmt: skip
         while pending:
             value = pending.pop()
@@ -340,7 +366,7 @@ class _Lowering:
             if not _is_wide(value):
                 continue
             if self.own:
-                narrow = self.is_narrow_port(self.names.results[i], 1)
+                narrow = (1, self.names.results[i]) in self.narrow_ports
             else:
                 narrow = not self.classes.result_kept(self.function, i)
             self.put(op, i, self.low(value) if narrow else self.wide(value))
@@ -376,12 +402,12 @@ class _Lowering:
             pass
         elif op.name == "tensor.cast" and tt(op.operands[0]).dtype == NARROW:
             self.lows[op.results[0]] = op.operands[0]
-            self.dead[op] = None
+            self.drop(op)
         elif op.name == "tensor.cast" and _is_wide(op.operands[0]) and tt(op.results[0]).dtype == NARROW:
             self.cast(op)
         elif self.is_part(op):
             self.inward.update(op.results)
-            self.dead[op] = None
+            self.drop(op)
         elif op in self.outward or self.stays(op) or not may("lower", op):
             self.widen(op)
         else:
@@ -459,7 +485,7 @@ class _Lowering:
         known = self.lows.get(value)
         if known is None:
             self.lows[value] = op.results[0]
-        else:
+        elif may("merge-casts", op):
             op.results[0].replace_all_uses_with(known)
             self.dead[op] = None
             self.changed = True
@@ -492,6 +518,11 @@ class _Lowering:
                 old.replace_all_uses_with(result)
         self.dead[op] = None
         self.changed = True
+
+    def drop(self, op: Operation) -> None:
+        """Erase an op at the end if its users no longer need it."""
+        if not _graph.unused(op):
+            self.dead[op] = None
 
     def put(self, op: Operation, index: int, value: SSAValue) -> None:
         if op.operands[index] is not value:
