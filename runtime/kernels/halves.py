@@ -45,7 +45,8 @@ def table_steps(call: Call) -> list[Step] | None:
     for xs, os in tiles([x, o]):
         mark = call.scratch.mark()
         index = call.scratch.take(xs.shape, np.intp)
-        target = os if os.flags.c_contiguous else call.scratch.take(os.shape, os.dtype)
+        whole = xs.shape == os.shape and os.flags.c_contiguous  # else x repeats, or the output has gaps
+        target = os if whole else call.scratch.take(xs.shape, os.dtype)
         steps += [
             (np.copyto, (index, xs.view(np.uint16))),
             (np.take, (table, index, 0, target.view(np.uint16), "wrap")),

@@ -674,3 +674,27 @@ def test_the_blas_of_this_machine_can_be_told() -> None:
     for rows, k in itertools.product((1, 2, 3, 7, 16, 49, 128, 1000), (10, 768, 3072, 5000, 100_000)):
         found = blas.block_of(rows, k)
         assert found is None or (found[0] <= max(rows, 1) and found[0] * found[1] * k <= blas.SMALL_PRODUCT)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (300, 200)])
+def test_a_table_gives_what_the_op_means_to_the_bit(dtype: Any, shape: tuple[int, ...]) -> None:
+    """Dense, with gaps, repeated, and of no dims."""
+    rng = np.random.default_rng(0)
+    every = np.arange(1 << 16, dtype=np.uint16).view(dtype)
+    dense = rng.choice(every, shape)
+    cases = [dense, np.repeat(dense, 2, -1)[..., ::2], np.broadcast_to(dense[..., :1], shape)] if shape else [dense]
+    for x in map(np.asarray, cases):
+        for name, attrs in (
+            ("exp", {}),
+            ("silu", {}),
+            ("gelu", {"approximate": "none"}),
+            ("leaky_relu", {"alpha": 0.1}),
+        ):
+            (want,) = evaluate(f"tensor.{name}", attrs, x)
+            for out in (np.empty(shape, dtype), np.empty((*shape, 2), dtype)[..., 0]):
+                with np.errstate(all="ignore"):
+                    for f, arguments in bind(f"tensor.{name}", attrs, [x], [out], Scratch()):
+                        f(*arguments)
+                same = out.view(np.uint16) == want.view(np.uint16)
+                assert (same | (np.isnan(out.astype(np.float32)) & np.isnan(want.astype(np.float32)))).all()
