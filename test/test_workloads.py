@@ -30,6 +30,7 @@ from headrace.passes.analysis import placement, routing
 from headrace.passes.infra.manager import Watch
 from headrace.runtime.check import check_program
 from headrace.runtime.session import Executable
+from headrace.tools import audit as independent
 
 TOLERANCE = {"fp32": 1e-4, "bf16": 3e-2}
 """Allowed error over the largest magnitude of an output. bf16 has 8 significant bits: an op rounds by up to 2^-9 of its
@@ -83,6 +84,7 @@ def errors(
     watch = Watch(verify_each=audit)
     passes = lower(imported.module, device, on_phase=on_phase, watch=watch, precision=precision)
     assert set(passes.split(",")) >= CHECKERS
+    independent.audit(imported.module).raise_if_any()
     program = encode(imported.module)
     check_program(program)
     assert program.device["name"] == device

@@ -139,7 +139,7 @@ def _config(config: Config, device: Device, found: Collector) -> ConfigUse:
     if all(flow.channel is not None for flow in hops.flows):
         network.check_channels(look, hops)
     busiest, nets = network.check_links(look, hops)
-    load = network.check_load(look, hops) if not look.unsound else 0.0
+    load = 0.0 if look.unsound else network.check_load(look, hops)
     return ConfigUse(
         config.name,
         units,

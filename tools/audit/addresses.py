@@ -224,10 +224,11 @@ def check_buffers(look: Look) -> float:
     for index, unit in enumerate(look.config.units):
         if isinstance(unit, Buffer):
             writers, readers = ends(look, index, False), ends(look, index, True)
-            if not any(index in (f.source, f.target) for f in look.config.flows):
-                look.bad("not-used", f"no flow is at @{unit.name}", unit)
+            if not any(f.source == index for f in look.config.flows):
+                look.bad("never-read", f"nothing reads @{unit.name}", unit)
+            everything = _written_once(look, unit.name, writers)
             if _agree(look, unit, [*writers, *readers]):
-                _check_cells(look, unit, writers, readers)
+                _check_reads(look, unit, writers, readers, everything)
                 fullest = max(fullest, _check_room(look, unit, writers, readers))
         elif isinstance(unit, Generator) and unit.direction == "store":
             _check_store(look, index, unit)
@@ -271,10 +272,8 @@ def _written_once(look: Look, name: str, writers: Sequence[End]) -> Cells:
     return everything
 
 
-def _check_cells(look: Look, unit: Buffer, writers: Sequence[End], readers: Sequence[End]) -> None:
-    everything = _written_once(look, unit.name, writers)
-    if not readers and writers:
-        look.bad("never-read", f"nothing reads @{unit.name}", unit)
+def _check_reads(look: Look, unit: Buffer, writers: Sequence[End], readers: Sequence[End], everything: Cells) -> None:
+    """What a frame reads is what the same frame has written, or no frame writes."""
     written = union(_frame(end, unit.frames) for end in writers)
     for end in readers:
         missing = _frame(end, unit.frames).minus(written)

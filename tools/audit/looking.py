@@ -9,13 +9,17 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.support.diagnostics import Collector
 from headrace.tools.audit.program import Config, Flow, Ints, Unit
 
+UNSOUND = frozenset(
+    {"wrong-tile", "wrong-sites", "no-addresses", "out-of-bounds", "bad-pair", "broken-route", "off-the-mesh"}
+)
+"""What keeps addresses, or the links of a flow, from being followed."""
 SHOWN = 4
 """So many of a kind are named in a message."""
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """One config on its device. `unsound`: flows that no further part should look at."""
+    """One config on its device. `unsound`: flows that later parts cannot look at, for what is wrong with them."""
 
     config: Config
     device: Device
@@ -25,7 +29,7 @@ class Look:
     def bad(self, code: str, what: str, at: Unit | Flow | None = None, why: str = "", fix: str = "") -> None:
         """Note something wrong with a unit, a flow or the config."""
         location = at.location if at is not None and at.location else self.config.location
-        if isinstance(at, Flow):
+        if isinstance(at, Flow) and code in UNSOUND:
             self.unsound.add(at)
         self.found.add(code, f"config @{self.config.name}: {what}", why=why, fix=fix, location=location)
 

@@ -1,13 +1,14 @@
 """Compiles a program and compares the results of every level with those of the tensor program.
 
-`check` runs passes, with the interpreters after each one, then the runtime: merged and literal, twice and from the
-state that a run left, and through an artifact. `Disagreement` says which level computes something else; a
-`CompileError` is a refusal; anything else is a crash.
+`check` runs passes, with the interpreters after each one, then the audit and the runtime: merged and literal, twice and
+from the state that a run left, and through an artifact. `Disagreement` says which level computes something else,
+`Unsound` what the audit refuses; a `CompileError` is a refusal; anything else is a crash.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -17,12 +18,14 @@ from headrace.backend.encode import encode
 from headrace.backend.writer import write_artifact
 from headrace.dialects.dataflow.interpreter import run_dataflow
 from headrace.dialects.machine.attributes import set_device
+from headrace.dialects.support.diagnostics import Diagnostic
 from headrace.dialects.tensor.interpreter import evaluate_recipe, run_function
 from headrace.passes.infra.manager import PassManager, Watch
 from headrace.passes.infra.registry import build
 from headrace.runtime.artifact import open_artifact
 from headrace.runtime.program import Program as Runnable
 from headrace.runtime.session import Executable
+from headrace.tools.audit import audit
 from headrace.tools.fuzz.maker import Program
 from headrace.tools.fuzz.nearby import Array, disagreement
 from headrace.tools.fuzz.settings import UNITS, Setting
@@ -76,8 +79,23 @@ def check(program: Program, setting: Setting, artifact: bool = False) -> None:
         _check_units(program, expected, module, artifact)
 
 
+class Unsound(Exception):
+    """The audit refuses a program that the passes made: unlike a refusal of a pass that is a bug."""
+
+    def __init__(self, found: Sequence[Diagnostic]) -> None:
+        self.codes = sorted({one.code for one in found})
+        super().__init__("; ".join(f"{one.code}: {one.what}" for one in found))
+
+
+def audit_units(module: ModuleOp) -> None:
+    """Raise `Unsound` when the audit refuses a routed program."""
+    if found := audit(module).diagnostics:
+        raise Unsound(found)
+
+
 def _check_units(program: Program, expected: Results, module: ModuleOp, artifact: bool) -> None:
-    """Run a routed program and compare."""
+    """Audit a routed program, run it and compare."""
+    audit_units(module)
     inputs = program.inputs
     routed, weights = encode(module), _Weights(module, program)
     merged = Executable(routed, weights)

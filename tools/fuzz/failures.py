@@ -20,7 +20,7 @@ from headrace.tools.cli.common import save_arrays
 from headrace.tools.debug import Failure, Numbers, Predicate, Source, Trial, reduce, reduce_failure, write
 from headrace.tools.debug.failures import print_module
 from headrace.tools.fuzz.campaign import Case, Endless, limit
-from headrace.tools.fuzz.check import Disagreement
+from headrace.tools.fuzz.check import Disagreement, Unsound
 from headrace.tools.fuzz.maker import Program
 
 LONGEST = 20
@@ -33,6 +33,8 @@ def cause(error: Exception | Endless) -> str:
     """What failures of one cause have in common: the level that disagrees, or pass and kind of failure."""
     if isinstance(error, Disagreement):
         return f"disagreement: {re.sub(r'{.*?}', '', str(error)).partition(':')[0]}"
+    if isinstance(error, Unsound):
+        return f"unsound: {', '.join(error.codes)}"
     if isinstance(error, Endless):
         return "endless"
     failure = Failure.of(error, 0, error.pass_name if isinstance(error, PassBug) else "")

@@ -12,6 +12,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp
 
+from headrace.dialects.rdu.ops import FlowOp
+from headrace.dialects.rdu.syntax import integer
 from headrace.dialects.support.dtypes import BITS, STORED, from_numpy
 from headrace.dialects.tensor import op_classes
 from headrace.dialects.tensor.base import tt
@@ -19,6 +21,7 @@ from headrace.dialects.tensor.interpreter import run_function
 from headrace.dialects.tensor.program import entry, signature
 from headrace.passes.dataflow.tile import TilePass
 from headrace.passes.infra.verify import offences, unlocated
+from headrace.passes.rdu.route import RoutePass
 from headrace.passes.tensor.cse import CsePass
 from headrace.tools.fuzz import DEFAULT, Distribution, Program, disagreement, random_program
 from headrace.tools.fuzz.__main__ import main
@@ -139,6 +142,22 @@ def test_a_planted_fault_is_found(mode: str, monkeypatch: pytest.MonkeyPatch) ->
     summary = run(range(20), Plan(mode, like, passes=("cse",)))
     assert any(one.code.startswith("disagreement: after ") for one in summary.failed)
     assert "FAILED" in summary.text()
+
+
+def test_a_mapping_that_the_audit_refuses_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer credits than a round trip change no result and break no rule of the IR."""
+    original = RoutePass.run
+
+    def run_short(self: RoutePass, ctx: Context, module: ModuleOp) -> bool:
+        changed = original(self, ctx, module)
+        for op in module.walk():
+            if isinstance(op, FlowOp):
+                op.credits = integer(1)
+        return changed
+
+    monkeypatch.setattr(RoutePass, "run", run_short)
+    found = outcome(0, Plan(device="sn40l"))
+    assert (found.kind, found.code) == ("failed", "unsound: too-few-credits"), found
 
 
 def test_a_failure_is_reduced_and_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
