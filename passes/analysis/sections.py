@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -48,6 +48,73 @@ def sort_block(block: Block) -> None:
     for op in ops:
         op.detach()
     block.add_ops(order)
+
+
+class Order:
+    """Ops one after the other, in an order that may be changed: which of two stands first is told at a look, and moving
+    some costs a step for each of them."""
+
+    def __init__(self, ops: Iterable[Operation]) -> None:
+        self._next: dict[Operation | None, Operation | None] = {None: None}  # None stands before all and after all
+        self._last: dict[Operation | None, Operation | None] = {None: None}
+        self._label: dict[Operation, int] = {}
+        for op in ops:
+            self._link(op, None)
+        self._relabel()
+
+    def is_before(self, one: Operation, other: Operation) -> bool:
+        """Whether an op stands before another; one that is not in the order stands after all."""
+        label = self._label
+        return one in label and (other not in label or label[one] < label[other])
+
+    def sorted(self, ops: Iterable[Operation]) -> list[Operation]:
+        """Some of the ops, in order."""
+        return sorted(ops, key=self._label.__getitem__)
+
+    def move(self, ops: Sequence[Operation], before: Operation) -> None:
+        """Put ops right before another, in the order in which they are given."""
+        for op in ops:
+            self._unlink(op)
+            self._link(op, before)
+        if not ops:
+            return
+        last = self._last[ops[0]]
+        high = self._label[before]
+        low = self._label[last] if last is not None else high - _GAP
+        if high - low <= len(ops):
+            self._relabel()
+        else:
+            self._label.update((op, low + (high - low) * i // (len(ops) + 1)) for i, op in enumerate(ops, 1))
+
+    def replace(self, old: Operation, new: Operation) -> None:
+        """Put an op in the place of another."""
+        self._link(new, old)
+        self._label[new] = self._label[old]
+        self.remove(old)
+
+    def remove(self, op: Operation) -> None:
+        """Take an op out."""
+        self._unlink(op)
+        del self._label[op]
+
+    def _link(self, op: Operation, before: Operation | None) -> None:
+        last = self._last[before]
+        self._next[last] = self._last[before] = op
+        self._last[op], self._next[op] = last, before
+
+    def _unlink(self, op: Operation) -> None:
+        last, after = self._last.pop(op), self._next.pop(op)
+        self._next[last], self._last[after] = after, last
+
+    def _relabel(self) -> None:
+        op, number = self._next[None], 0
+        while op is not None:
+            self._label[op] = number * _GAP
+            op, number = self._next[op], number + 1
+
+
+_GAP = 1 << 256
+"""Between the labels of neighbours, so that many ops find room between them before all are labelled anew."""
 
 
 def transfers(ins: Iterable[SSAValue], outs: Iterable[SSAValue]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -16,7 +17,7 @@ from headrace.dialects.support import locations
 from headrace.dialects.support.access import identity
 from headrace.dialects.support.journal import count, decline, may
 from headrace.dialects.tensor.elementwise import OPS as ELEMENTWISE_OPS
-from headrace.passes.analysis.sections import sections, sort_block, transfers
+from headrace.passes.analysis.sections import Order, sections, sort_block, transfers
 from headrace.passes.infra.base import Pass, option
 
 ELEMENTWISE = frozenset(cls.name for cls in ELEMENTWISE_OPS)
@@ -57,7 +58,7 @@ class _Fuser:
 
     def run(self) -> bool:
         block = self.section.body.block
-        self.position = {op: i for i, op in enumerate(block.ops)}
+        self.order = Order(block.ops)
         for stage in [op for op in block.ops if isinstance(op, StageOp)]:
             self._join(stage)
         if self.changed:
@@ -71,14 +72,13 @@ class _Fuser:
                 continue
             buffer, maker = found
             reason = self._refusal(maker, stage, buffer, value)
-            before = None if reason else self._before(maker, stage, value)
-            if before is None:
-                reason = reason or "another path leads from it to here"
+            if not reason and not self._apart(maker, stage, value):
+                reason = "another path leads from it to here"
+            if reason:
                 decline("join-stage", stage, f'not with "{maker.sym.data}": {reason}')
                 continue
             if not may("join-stage", stage):
                 return
-            self._reorder(maker, before)
             self._merge(maker, stage, buffer, value)
             return
 
@@ -110,42 +110,53 @@ class _Fuser:
             return f"together they take {needed} address generators, and the chip has {self.agcus}"
         return ""
 
-    def _before(self, maker: StageOp, stage: StageOp, direct: SSAValue) -> set[Operation] | None:
-        """What `stage` needs besides `direct` and stands after `maker`; None when `maker` is part of it (then fusing
-        the two would close a circle)."""
-        found: set[Operation] = set()
-        work = [v.owner for v in stage.ins if v is not direct]
-        while work:
-            op = work.pop()
-            if op is maker:
-                return None
-            if not isinstance(op, Operation) or op in found or self.position.get(op, -1) < self.position[maker]:
-                continue
-            found.add(op)
-            work.extend(v.owner for v in op.operands)
-        return found
+    def _apart(self, maker: StageOp, stage: StageOp, direct: SSAValue) -> bool:
+        """Whether no path leads from `maker` to `stage` besides `direct`: with one, fusing the two would close a
+        circle. If so, `maker` is put after all that `stage` needs. Looks from both ends in turn, so that it takes no
+        longer than the nearer one says."""
+        ahead, behind = self._ahead(maker, stage, direct), self._behind(maker, stage, direct)
+        while True:
+            step = next(ahead)
+            if step is not None:
+                if stage not in step:
+                    self.order.move([maker, *self.order.sorted(step)], stage)
+                return stage not in step
+            step = next(behind)
+            if step is not None:
+                if maker not in step:
+                    self.order.move(self.order.sorted(step), maker)
+                return maker not in step
 
-    def _reorder(self, maker: StageOp, before: set[Operation]) -> None:
-        """Put `maker` after `before`, and what needs it after itself: the positions of all of them are dealt out anew,
-        so that every op still stands after what it needs."""
-        if not before:
-            return
-        last = max(self.position[op] for op in before)
-        after: set[Operation] = set()
+    def _ahead(self, maker: StageOp, stage: StageOp, direct: SSAValue) -> Iterator[set[Operation] | None]:
+        """A step at a time, None after each: in the end what needs `maker` and stands before `stage`, or with `stage`
+        as soon as it is met."""
+        found: set[Operation] = set()
         work: list[Operation] = [maker]
         while work:
             for out in work.pop().results:
                 for use in out.uses:
                     op = use.operation
-                    if op not in after and self.position.get(op, last) < last:
-                        after.add(op)
+                    yield None
+                    if op is stage and out is not direct:
+                        yield {stage}
+                    if op is not stage and op not in found and self.order.is_before(op, stage):
+                        found.add(op)
                         work.append(op)
+        yield found
 
-        def ordered(ops: set[Operation]) -> list[Operation]:
-            return sorted(ops, key=self.position.__getitem__)
-
-        order = [*ordered(before), maker, *ordered(after)]
-        self.position.update(zip(order, sorted(self.position[op] for op in order), strict=True))
+    def _behind(self, maker: StageOp, stage: StageOp, direct: SSAValue) -> Iterator[set[Operation] | None]:
+        """The same backwards: what `stage` needs besides `direct` and stands after `maker`, or with `maker`."""
+        found: set[Operation] = set()
+        work = [v.owner for v in stage.ins if v is not direct]
+        while work:
+            op = work.pop()
+            yield None
+            if op is maker:
+                yield {maker}
+            if isinstance(op, Operation) and op not in found and self.order.is_before(maker, op):
+                found.add(op)
+                work.extend(v.owner for v in op.operands)
+        yield found
 
     def _merge(self, maker: StageOp, stage: StageOp, buffer: BufferOp, value: SSAValue) -> None:
         joined = {v for v in stage.ins if v is value}
@@ -173,7 +184,8 @@ class _Fuser:
         self.section.body.block.insert_op_before(merged, stage)
         for new, old in zip(merged.outs, [*(maker.outs[i] for i in kept), *stage.outs], strict=True):
             old.replace_all_uses_with(new)
-        self.position[merged] = self.position[maker]
+        self.order.replace(maker, merged)
+        self.order.remove(stage)
         for op in (stage, maker):
             op.detach()
             op.erase()
@@ -202,9 +214,11 @@ class _Fuser:
             )
             smaller.location = buffer.location
             self.section.body.block.insert_op_before(smaller, buffer)
-            self.position[smaller] = self.position[buffer]
+            self.order.replace(buffer, smaller)
             for (old, _), new in zip(rest, smaller.outs, strict=True):
                 old.replace_all_uses_with(new)
+        else:
+            self.order.remove(buffer)
         value.replace_all_uses_with(buffer.ins[0])  # the stage that read it is erased next
         buffer.detach()
         buffer.erase()
