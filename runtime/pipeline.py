@@ -84,11 +84,12 @@ class Buffer:
 
 class Lap(NamedTuple):
     """A writer's way around: it starts a frame at least `cycles` after it started the one `copies` before, each of
-    `chunks` chunks."""
+    `chunks` chunks. The slowest on the way takes `frame` cycles a frame."""
 
     copies: int
     chunks: int
     cycles: float
+    frame: float
 
 
 class Span(NamedTuple):
@@ -199,7 +200,9 @@ class Pipeline:
                     if r in begin and r != i:
                         cycles = begin[r] + q.chunks // frames * q.pace + b.lead - a.lead
                         if cycles > copies * (p.chunks // frames) * p.pace + EPSILON:
-                            mine.append(Lap(copies, p.chunks // frames, cycles))
+                            on = [x for n, x in enumerate(self.processes) if n in begin and n <= r]
+                            frame = max(x.chunks // frames * x.pace for x in on)
+                            mine.append(Lap(copies, p.chunks // frames, cycles, frame))
             found.append(mine)
         return found
 

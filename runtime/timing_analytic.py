@@ -2,7 +2,8 @@
 
 For each cluster two times: when its first chunk starts and when its last one does. The last starts no earlier than its
 pace allows from the first, than its writers' last frames arrive, and, where room is short, than its readers free it; so
-the end is fill, drain and first loads along the longest path, and the run of the slowest. A buffer whose way from
+the end is fill, drain and first loads along the longest path, and the run of the slowest. A third time is when a
+cluster goes on that has filled its buffers before a reader began. A buffer whose way from
 writer to reader and back as room takes long limits the pace to a frame per lap over its copies. Of a resource that
 clusters share while they work, each waits for what the others ask of it in that time, but for none longer than for
 itself: the time of fair sharing.
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.runtime.pipeline import Pipeline, Span
+from headrace.runtime.pipeline import Access, Pipeline, Span
 from headrace.runtime.timing_demand import Course, Demand
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -24,14 +25,17 @@ ROUNDS = 4
 MOST_SWEEPS = 12
 
 
+FIRST, LAST, STALLED = range(3)
+
+
 @dataclass(frozen=True)
 class _Cause:
-    """Why a time is what it is: the spans from another cluster's time, and which that is: the `last` chunk's start or
-    the first's."""
+    """Why a time is what it is: the spans from another cluster's time, and which that is: of its FIRST or LAST chunk,
+    or of the one before which it STALLED."""
 
     spans: tuple[Span, ...]
     process: int
-    last: bool
+    which: int
 
 
 class _Steady:
@@ -43,7 +47,8 @@ class _Steady:
         self.pace = pace
         self.first = [0.0] * len(pace)
         self.last = [self._run(i, p.chunks - 1) for i, p in enumerate(self.processes)]
-        self.cause: dict[tuple[int, bool], _Cause] = {}
+        self.stall: dict[int, tuple[int, float]] = {}  # process -> the chunk before which it waits for room, and until
+        self.cause: dict[tuple[int, int], _Cause] = {}
         order = range(len(pace))
         for _ in range(MOST_SWEEPS):
             moved = sum(self._read(i) for i in order)
@@ -56,18 +61,19 @@ class _Steady:
         found = chunk * self.pace[i]
         for lap in self.pipeline.laps[i]:
             laps, rest = divmod(chunk, lap.copies * lap.chunks)
-            found = max(found, laps * lap.cycles + rest * self.pace[i])
+            ahead, rest = divmod(rest, lap.chunks)
+            found = max(found, laps * lap.cycles + ahead * lap.frame + rest * self.pace[i])
         return found
 
-    def _later(self, i: int, last: bool, at: float, cause: _Cause) -> bool:
-        times = self.last if last else self.first
+    def _later(self, i: int, which: int, at: float, cause: _Cause) -> bool:
+        times = self.last if which == LAST else self.first
         if at <= times[i] + 1e-6 * (1 + abs(times[i])):
             return False
         times[i] = at
-        self.cause[i, last] = cause
-        if not last:
+        self.cause[i, which] = cause
+        if which == FIRST:
             run = self._run(i, self.processes[i].chunks - 1)
-            self._later(i, True, at + run, _Cause((Span(i, "pace", run),), i, False))
+            self._later(i, LAST, at + run, _Cause((Span(i, "pace", run),), i, FIRST))
         return True
 
     def _read(self, i: int) -> bool:
@@ -91,16 +97,17 @@ class _Steady:
                 fill = Span(w, "pace", self._run(w, chunk))
                 at = self.first[w] + fill.cycles + self.pace[w] + wait
                 if chunk == q.chunks - 1:  # the whole of it
-                    moved |= self._later(i, False, self.last[w] + self.pace[w] + wait, _Cause(way, w, True))
+                    moved |= self._later(i, FIRST, self.last[w] + self.pace[w] + wait, _Cause(way, w, LAST))
                 else:
-                    moved |= self._later(i, False, at, _Cause((*way, fill), w, False))
+                    moved |= self._later(i, FIRST, at, _Cause((*way, fill), w, FIRST))
                 drain = Span(i, "pace", rest * self.pace[i])
                 at = self.last[w] + self.pace[w] + wait + drain.cycles
-                moved |= self._later(i, True, at, _Cause((drain, *way), w, True))
+                moved |= self._later(i, LAST, at, _Cause((drain, *way), w, LAST))
         return moved
 
     def _room(self, i: int) -> bool:
-        """What process i waits for at the buffers that it writes: its last chunk for the reader to free a frame."""
+        """What process i waits for at the buffers that it writes: for the reader to begin when they are full, and its
+        last chunk for the reader to free a frame."""
         moved, p = False, self.processes[i]
         for a in p.writes:
             frames, copies = self.pipeline.buffers[a.buffer].frames, self.pipeline.copies(i, a)
@@ -108,15 +115,49 @@ class _Steady:
                 continue
             for r, b in self.pipeline.readers[a.buffer]:
                 q = self.processes[r]
-                chunk = int(self.pipeline.chunk_of[q.chunks, frames][frames - 1 - copies])
-                each = (self.last[r] - self.first[r]) / max(1, q.chunks - 1)
-                at = self.first[r] + chunk * each + self.pace[r] + b.lead - a.lead
-                way = (
-                    Span(i, "tail", b.lead - a.lead, a.part),
-                    Span(r, "pace", self.pace[r] + chunk * each),
-                )
-                moved |= self._later(i, True, at, _Cause(way, r, False))
+                freed = self.pipeline.chunk_of[q.chunks, frames]
+                back = Span(i, "tail", b.lead - a.lead, a.part)
+                if not self._follows(r, i):
+                    chunk = int(freed[frames - 1 - copies])
+                    each = (self.last[r] - self.first[r]) / max(1, q.chunks - 1)
+                    way = (back, Span(r, "pace", self.pace[r] + chunk * each))
+                    moved |= self._later(i, LAST, self.first[r] + sum(s.cycles for s in way), _Cause(way, r, FIRST))
+                moved |= self._stall(i, a, r, FIRST, 0, self.first[r], back)
+                if r in self.stall:
+                    moved |= self._stall(i, a, r, STALLED, *self.stall[r], back)
         return moved
+
+    def _follows(self, i: int, other: int) -> bool:
+        """Whether a process is done when it is because another one is."""
+        at, seen = (i, LAST), set[tuple[int, int]]()
+        while at not in seen and at in self.cause:
+            seen.add(at)
+            at = self.cause[at].process, self.cause[at].which
+            if at[0] == other and at[1] == LAST:
+                return True
+        return False
+
+    def _stall(self, i: int, access: Access, reader: int, which: int, chunk: int, at: float, back: Span) -> bool:
+        """A reader goes on with a chunk at a time: the writer goes on when that has freed a frame, and may be done
+        later for it."""
+        p, q = self.processes[i], self.processes[reader]
+        frames = self.pipeline.buffers[access.buffer].frames
+        frame = chunk * frames // q.chunks
+        wanted = frame + self.pipeline.copies(i, access)
+        if wanted >= frames:
+            return False
+        mine = int(np.searchsorted(self.pipeline.frame_of[p.chunks, frames], wanted))
+        freed = int(self.pipeline.chunk_of[q.chunks, frames][frame])
+        way = (back, Span(reader, "pace", self._run(reader, freed - chunk) + self.pace[reader]))
+        at += sum(s.cycles for s in way)
+        run = self._run(i, p.chunks - 1 - mine)
+        known = self.stall.get(i)
+        if known is not None and at + run <= known[1] + self._run(i, p.chunks - 1 - known[0]) + 1e-6 * (1 + at):
+            return False
+        self.stall[i] = mine, at
+        self.cause[i, STALLED] = _Cause(way, reader, which)
+        self._later(i, LAST, at + run, _Cause((Span(i, "pace", run),), i, STALLED))
+        return True
 
     @property
     def ends(self) -> list[float]:
@@ -130,17 +171,16 @@ class _Steady:
             return []
         i = max(range(len(ends)), key=lambda n: ends[n])
         spans = [Span(i, "tail", self.processes[i].tail, self.processes[i].part), Span(i, "pace", self.pace[i])]
-        last, seen = True, set[tuple[int, bool]]()
-        while (i, last) not in seen:
-            seen.add((i, last))
-            cause = self.cause.get((i, last))
-            if cause is None and last:
-                run = self._run(i, self.processes[i].chunks - 1)
-                cause = _Cause((Span(i, "pace", run),), i, False)
+        which, seen = LAST, set[tuple[int, int]]()
+        while (i, which) not in seen:
+            seen.add((i, which))
+            cause = self.cause.get((i, which))
+            if cause is None and which == LAST:
+                cause = _Cause((Span(i, "pace", self._run(i, self.processes[i].chunks - 1)),), i, FIRST)
             if cause is None:
                 break
             spans += cause.spans
-            i, last = cause.process, cause.last
+            i, which = cause.process, cause.which
         missing = max(ends) - sum(s.cycles for s in spans)
         return [*spans, Span(i, "pace", missing)] if abs(missing) > 1e-9 * (1 + max(ends)) else spans
 
@@ -184,16 +224,37 @@ def analytic(demand: Demand) -> Course:
 def _shared(demand: Demand, steady: _Steady) -> tuple[Array, Array]:
     """For each cluster the cycles that its run takes at the resource that holds it up longest, and which that is."""
     resources = demand.resources.contended()
-    work = np.array([c.work for c in demand.clusters])
-    begin = np.array(steady.first)
-    end = np.maximum(np.array(steady.last) + np.array(steady.pace), begin + 1e-9)
+    owner, begin, end, part = _bursts(steady)
+    work = np.array([c.work for c in demand.clusters])[owner] * part
     overlap = np.minimum(end[:, None], end) - np.maximum(begin[:, None], begin)
     share = np.clip(overlap, 0.0, None) / (end - begin)[None, :]  # of j's work, what falls into i's time
-    asked, weights = resources.rates * work[:, None], resources.weights
+    share[owner[:, None] == owner] = 0.0
+    asked, weights = resources.rates[owner] * work[:, None], resources.weights[owner]
     with np.errstate(divide="ignore", invalid="ignore"):
         own = np.where(weights > 0, asked / weights, 0.0)  # for a unit of weight
     # of what j asks in i's time, i waits for no more than for itself, each by its weight
     waits = np.minimum(share[:, :, None] * asked[None], own[:, None, :] * weights[None])
-    needed = np.where(asked > 0, waits.sum(1) - np.einsum("iir->ir", waits) + asked, 0.0)
+    needed = np.zeros((len(demand.clusters), len(resources.kinds)))
+    np.add.at(needed, owner, np.where(asked > 0, waits.sum(1) + asked, 0.0))
     setter = np.argmax(needed, 1)
     return np.take_along_axis(needed, setter[:, None], 1)[:, 0], setter
+
+
+def _bursts(steady: _Steady) -> tuple[Array, Array, Array, Array]:
+    """When clusters work: which one, from when to when, and the part of its work. One that fills its buffers and then
+    waits for a reader to begin works in two bursts."""
+    found: list[tuple[int, float, float, float]] = []
+    for i, p in enumerate(steady.processes):
+        begin, end, ahead, waited = steady.first[i], steady.last[i] + steady.pace[i], 1.0, steady.first[i]
+        for a in p.writes:
+            frames, copies = steady.pipeline.buffers[a.buffer].frames, steady.pipeline.copies(i, a)
+            if copies < frames:
+                ahead = min(ahead, copies / frames)
+                waited = max([waited, *(steady.first[r] for r, _ in steady.pipeline.readers[a.buffer])])
+        filled = begin + ahead * p.chunks * steady.pace[i]
+        if ahead < 1.0 and filled < waited < end:
+            found += [(i, begin, filled, ahead), (i, waited, end, 1.0 - ahead)]
+        else:
+            found.append((i, begin, max(end, begin + 1e-9), 1.0))
+    owner, begin, end, part = zip(*found, strict=True)
+    return np.array(owner), np.array(begin), np.array(end), np.array(part)

@@ -306,4 +306,7 @@ def test_a_profile_needs_no_weights(demo: Path) -> None:
     assert cycles > 0 and "attention/Softmax" in succeeds("run", path, "--profile").out
     import headrace as package
 
-    assert package.compile(demo, shape_only=True).profile().cycles == cycles
+    exe = package.compile(demo, shape_only=True)
+    assert exe.profile().cycles == cycles
+    closed = succeeds("run", path, "--profile", "--model", "analytic", "--json").json["profile"]
+    assert closed["model"] == "analytic" and closed["cycles"] == exe.profile(model="analytic").cycles
