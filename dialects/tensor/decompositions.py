@@ -160,8 +160,8 @@ def _hard_sigmoid(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAVal
 
 
 def _exponentials(e: Emit, x: SSAValue, axis: int) -> tuple[SSAValue, SSAValue, SSAValue]:
-    """x - max, its exponential, and the sum of those along the axis."""
-    shifted = e.sub(x, e.reduce_max(x, axes=(axis,), keepdims=True))
+    """x - max, its exponential, and the sum of those along the axis (where there is nothing there is no max)."""
+    shifted = e.sub(x, e.reduce_max(x, axes=(axis,), keepdims=True)) if tt(x).shape[axis] else x
     exponential = e.exp(shifted)
     return shifted, exponential, e.reduce_sum(exponential, axes=(axis,), keepdims=True)
 

@@ -154,7 +154,7 @@ def _by_weights(call: Call, a: Array, b: Array, o: Array) -> list[Step]:
             return [(np.vecdot, (lines, a, o[0]))]
         if not (large and n >= 32):
             b = _in_lines(call, b)
-            if o.flags.c_contiguous and a.flags.c_contiguous:
+            if o.flags.c_contiguous and a.flags.c_contiguous and k > 1:  # np.dot takes 0 · NaN for 0 where k is 1
                 return [(np.dot, (a[0], b, o[0]))]
             return [(np.matmul, (a, b, o))]
     if a.dtype == np.float32 and blas.has_small_kernels() and contiguous_rows(a) and n >= 16:

@@ -312,6 +312,20 @@ def test_batched_products(lhs: tuple[int, ...], rhs: tuple[int, ...], form: str)
         check("tensor.matmul", {}, a, b, tolerance=64 * EPS, constants=constants, layouts=LAYOUTS)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("constants", [(), (1,)])
+@pytest.mark.parametrize("k", [1, 2, 3, 40])
+def test_zeros_do_not_hide_infinities_and_nans(k: int, constants: tuple[int, ...], dtype: Any, form: str) -> None:
+    for rows, n in itertools.product((1, 2, 5, 20), (1, 2, 6, 40, 100)):
+        b = np.full((k, n), np.inf).astype(dtype)
+        b[:, ::2] = np.nan
+        for zero in (0.0, -0.0):
+            a = np.full((rows, k), zero).astype(dtype)
+            check("tensor.matmul", {}, a, b, constants=constants, quick=False)
+            check("tensor.matmul", {}, a[0], b, constants=constants, quick=False)
+            check("tensor.matmul", {}, b.T.copy(), a.T.copy(), quick=False)
+
+
 def test_products_of_integers_and_wide_floats() -> None:
     a, b = np.arange(12, dtype=np.int32).reshape(3, 4), np.arange(8, dtype=np.int32).reshape(4, 2)
     check("tensor.matmul", {}, a, b, quick=False)

@@ -39,7 +39,11 @@ def program(name: str, attrs: dict[str, Any], arrays: list[Any]) -> tuple[Module
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_decomposition_means_the_composite(name: str, data: st.DataObject) -> None:
-    attrs, arrays = data.draw(CASES[name])
+    check(name, *data.draw(CASES[name]))
+
+
+def check(name: str, attrs: dict[str, Any], arrays: list[Any]) -> None:
+    """The decomposition of an op means the op."""
     module, block, op = program(name, attrs, arrays)
     made: list[Any] = []
 
@@ -61,6 +65,23 @@ def test_a_decomposition_means_the_composite(name: str, data: st.DataObject) -> 
     assert found.dtype == wanted.dtype
     tolerance = TOLERANCE.get(types([found])[0].dtype, 0)
     np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance)
+
+
+EMPTY: list[tuple[str, dict[str, Any], list[tuple[int, ...]]]] = [
+    *((f"tensor.{name}", {"axis": axis}, [shape]) for name in ("softmax", "log_softmax")
+      for shape in ((2, 0), (0, 3), (0, 0)) for axis in (0, 1)),
+    *((f"tensor.{name}", {"axis": -1, "epsilon": 0.1}, [shape, *[shape[1:]] * count])
+      for name, count in (("layer_norm", 1), ("layer_norm", 2), ("rms_norm", 1)) for shape in ((2, 0), (0, 3))),
+    *(("tensor.batch_norm", {"epsilon": 0.1}, [shape, *[(2,)] * 4]) for shape in ((0, 2), (0, 2, 3), (1, 2, 0))),
+    *(("tensor.group_norm", {"epsilon": 0.1, "groups": 2}, [shape, (2,), (2,)]) for shape in ((0, 2, 3), (1, 2, 0))),
+    *(("tensor.attention", {"causal": causal}, [(2, t, d), (s, d), (s, e)]) for causal in (False, True)
+      for t, s, d, e in ((0, 3, 2, 2), (3, 0, 2, 2), (3, 2, 0, 2), (3, 2, 2, 0))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "attrs", "shapes"), EMPTY)
+def test_of_tensors_without_elements(name: str, attrs: dict[str, Any], shapes: list[tuple[int, ...]]) -> None:
+    check(name, attrs, [np.ones(shape, np.float32) for shape in shapes])
 
 
 def test_an_op_without_a_decomposition_gives_none() -> None:
