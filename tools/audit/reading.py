@@ -53,7 +53,7 @@ def read_module(module: ModuleOp) -> Routed:
                 fix="run place and route",
                 location=locations.of(op),
             )
-    if not configs and not found.diagnostics:
+    if not configs and not programs and not found.diagnostics:  # a program that computes nothing has no config
         found.add("not-routed", "audit: there is no config in this module", fix="lower it to phase rdu")
     found.raise_if_any()
     regions: list[Region] = []

@@ -224,3 +224,10 @@ def test_the_command_compiles_what_is_not_routed(tmp_path: Path, capsys: pytest.
     headrace.compile(model, out=artifact)
     assert execute(["audit", str(artifact)]) == 0
     assert "note: an artifact holds no virtual channels" in capsys.readouterr().out
+
+
+def test_a_program_that_computes_nothing_is_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "identity.mlir"
+    model.write_text("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}\n")
+    assert execute(["audit", str(model)]) == 0
+    assert capsys.readouterr().out.endswith("nothing is wrong\n")
