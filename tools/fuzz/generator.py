@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Region, SSAValue
 
-from headrace.dialects.support.dtypes import FLOATS
+from headrace.dialects.support.dtypes import FLOATS, STORED
 from headrace.dialects.support.locations import named
 from headrace.dialects.tensor.program import set_signature
 from headrace.tools.fuzz.maker import DTYPES, INTS, SIZES, Maker, Program, erase_dead
@@ -56,7 +56,7 @@ def random_program(seed: int, like: Distribution = DEFAULT) -> Program:
 def _main_type(rng: random.Random, dtypes: Sequence[str]) -> str:
     """Mostly f32."""
     often = {"f32": 12, **{dtype: 2 for dtype in FLOATS if dtype != "f32"}}
-    usable = [dtype for dtype in dtypes if dtype != "i1"] or list(dtypes)
+    usable = [dtype for dtype in dtypes if dtype not in ("i1", *STORED)] or list(dtypes)
     return rng.choices(usable, [often.get(dtype, 4 / len(INTS)) for dtype in usable])[0]
 
 

@@ -23,8 +23,8 @@ from headrace.dialects.tensor.storage import ConstantOp, WeightOp, YieldOp, cons
 from headrace.tools.fuzz.nearby import Array, Declined, Nearby, Value, sample
 
 T = TypeVar("T")
-DTYPES = tuple(dtype for dtype in BITS if dtype not in STORED)
-INTS = tuple(dtype for dtype in DTYPES if dtype not in FLOATS and dtype != "i1")
+DTYPES = tuple(BITS)
+INTS = tuple(dtype for dtype in DTYPES if dtype not in (*FLOATS, *STORED, "i1"))
 GROUPS = {
     "float": FLOATS,
     "int": INTS,

@@ -19,7 +19,7 @@ from headrace.dialects.tensor import meaning
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-TOLERANCE = {"f64": 1e-10, "f32": 2e-5, "f16": 2e-2, "bf16": 1e-1}
+TOLERANCE = {"f64": 1e-10, "f32": 2e-5, "f16": 2e-2, "bf16": 1e-1, "f8e4m3": 1.3e-1}
 """Largest error of a result over its largest magnitude, by element type; other types agree exactly."""
 MARGIN = 4
 """How many times closer than the tolerance the values of a program stay to their neighbours."""

@@ -14,7 +14,7 @@ from xdsl.dialects.func import CallOp
 
 from headrace.dialects.rdu.ops import FlowOp
 from headrace.dialects.rdu.syntax import integer
-from headrace.dialects.support.dtypes import BITS, STORED, from_numpy
+from headrace.dialects.support.dtypes import BITS, from_numpy
 from headrace.dialects.tensor import op_classes
 from headrace.dialects.tensor.base import tt
 from headrace.dialects.tensor.interpreter import run_function
@@ -60,8 +60,8 @@ def test_every_op_is_made() -> None:
 def test_every_element_type_is_an_input_and_a_result() -> None:
     inputs = {from_numpy(array.dtype) for program in PROGRAMS for array in program.inputs.values()}
     results = {tt(x).dtype for p in PROGRAMS for x in entry(p.module).function_type.outputs}
-    assert inputs == set(BITS) - set(STORED)
-    assert results == set(BITS) - set(STORED)
+    assert inputs == set(BITS)
+    assert results == set(BITS)
 
 
 def test_programs_have_what_compilers_stumble_over() -> None:
@@ -218,4 +218,4 @@ def test_programs_run_with_their_inputs() -> None:
 
 
 def test_the_default_distribution_has_every_type() -> None:
-    assert set(DEFAULT.dtypes) == set(BITS) - set(STORED)
+    assert set(DEFAULT.dtypes) == set(BITS)
