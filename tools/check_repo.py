@@ -86,8 +86,10 @@ LAYERS = (
     # The audit asks nobody: no pass, no verifier, no derivation of the runtime, only what the IR and the device say.
     Layer(
         "tools.audit",
-        ("dialects.support", "dialects.machine.device", "dialects.machine.attributes", "dialects.rdu.ops")
-        + ("dialects.tensor.base", "dialects.tensor.shapes"),
+        (
+            *("dialects.support", "dialects.machine.device", "dialects.machine.attributes"),
+            *("dialects.rdu.ops", "dialects.tensor.base", "dialects.tensor.shapes"),
+        ),
         ("xdsl", "numpy"),
     ),
     Layer("tools.audit.artifact", ("dialects.machine.device", "runtime.program", "tools.audit.program"), ("numpy",)),
