@@ -169,7 +169,7 @@ def test_a_stage_body_must_be_interpretable() -> None:
 
 
 def test_functions_calls_weights_and_recipes_run_around_sections() -> None:
-    module, inputs, store = random_program(11, Distribution(4, ("f32",), kinds=("layers", "matmul"), plain=True))
+    module, inputs, store = random_program(1, Distribution(4, ("f32",), kinds=("layers", "matmul"), plain=True))
     expected = run_function(module, "main", inputs, store)
     pipeline = "fold-constants,outline-repeated-layers{min-ops=2 min-saved=2},convert-tensor-to-dataflow"
     PassManager(Context(), build(pipeline)).run(module)
