@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,11 +17,13 @@ import workloads
 from routed_programs import DIAMOND, routed
 
 from headrace.backend.encode import encode
+from headrace.compiler import lower
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.rdu.ops import ConfigOp
 from headrace.dialects.rdu.syntax import integer
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.shapes import TT
+from headrace.frontends.decoder import build_decoder, preset
 from headrace.tools.audit import audit, audit_program
 from headrace.tools.audit.artifact import read_program
 from headrace.tools.audit.cells import owned, sums, union
@@ -64,6 +67,15 @@ def test_routed_programs_are_accepted(name: str) -> None:
     again.raise_if_any()
     for one, other in zip(report.configs, again.configs, strict=True):
         assert replace(one, link_load=0) == replace(other, link_load=0)
+
+
+@pytest.mark.parametrize("mode", ["O0", "O1", "O3"])
+@pytest.mark.parametrize("step", ["prefill", "decode"])
+def test_a_decoder_is_accepted_in_every_mode(step: Literal["prefill", "decode"], mode: str) -> None:
+    """States, caches that are scattered into, experts, many launches of a few configs."""
+    module = build_decoder(preset("tiny-moe"), step, tokens=8, context=8).module
+    lower(module, "sn50", mode=mode)
+    audit(module).raise_if_any()
 
 
 def test_what_a_program_uses_is_counted() -> None:
