@@ -230,10 +230,18 @@ def _(module: ModuleOp) -> Iterator[None]:
 @kind("more flows share a link than it can tell apart", "too-many-flows")
 def _(module: ModuleOp) -> Iterator[None]:
     device = device_of(module)
-    most = max(c.nets for c in audit(module).configs)
-    set_device(module, device.with_values(network__flow_ids=most - 1))
-    yield
-    set_device(module, device)
+    for flow in ops(module, FlowOp):
+        # Along y first, where words are forwarded by identifiers.
+        old = rows_of(flow)
+        begin, end = ends(flow)
+        bent = [(pair, way(begin[pair[0]][::-1], end[pair[1]][::-1]), 1) for pair, _, _ in old]
+        reroute(flow, [(p, steps.translate(str.maketrans("ewsn", "snew")), c) for p, steps, c in bent])
+        most = max(c.nets for c in audit(module).configs)
+        if most > 1:
+            set_device(module, device.with_values(network__flow_ids=most - 1))
+            yield
+            set_device(module, device)
+        reroute(flow, old)
 
 
 @kind("a flow has a credit less than its round trip", "too-few-credits")
