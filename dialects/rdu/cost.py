@@ -266,10 +266,11 @@ TAIL_BODY_OPS = 2
 """Bias and scale: what the tail of a systolic unit does besides one transcendental."""
 
 
-def pieces(ops: Sequence[Op], device: Device) -> list[tuple[str, tuple[int, ...]]]:
-    """Cut a body into what one unit holds each, as (mode, op numbers): a contraction with what fits its tail;
-    elementwise runs of at most `stages` body ops; every reducing op by itself with elementwise ops after it that fit.
-    A unit takes as many values as it has vector inputs, unless one op needs more.
+def pieces(ops: Sequence[Op], outputs: Sequence[int], device: Device) -> list[tuple[str, tuple[int, ...]]]:
+    """Cut a body that gives the values `outputs` into what one unit holds each, as (mode, op numbers): a contraction
+    with what fits its tail; elementwise runs of at most `stages` body ops; every reducing op by itself with elementwise
+    ops after it that fit. A unit takes as many values as it has vector inputs, unless one op needs more, and sends as
+    many as it has vector outputs.
     """
     found: list[tuple[str, tuple[int, ...]]] = []
     current: list[int] = []
@@ -281,9 +282,14 @@ def pieces(ops: Sequence[Op], device: Device) -> list[tuple[str, tuple[int, ...]
             found.append((mode, tuple(current)))
             current.clear()
 
-    def inputs(members: Sequence[int]) -> int:
+    last = {v: i for i, op in enumerate(ops) for v in op.operands}
+    last.update(dict.fromkeys(outputs, len(ops)))
+
+    def has_ports(members: Sequence[int]) -> bool:
         made = {v for i in members for v in ops[i].results}
-        return len({v for i in members for v in ops[i].operands} - made - constants)
+        takes = {v for i in members for v in ops[i].operands} - made - constants
+        sends = [v for v in made if last.get(v, -1) > members[-1]]
+        return len(takes) <= device.pcu.inputs and len(sends) <= device.pcu.outputs
 
     for i, op in enumerate(ops):
         if not op.operands:
@@ -297,7 +303,7 @@ def pieces(ops: Sequence[Op], device: Device) -> list[tuple[str, tuple[int, ...]
         if op.name in REDUCING:
             close()
             mode, left, tail = "simd", device.pcu.stages, 1
-        elif current and (need > left or tails > tail or inputs([*current, i]) > device.pcu.inputs):
+        elif current and (need > left or tails > tail or not has_ports([*current, i])):
             close()
         if not current:
             mode, left, tail = "simd", device.pcu.stages, 1

@@ -29,7 +29,7 @@ class Piece:
 
 def pieces(body: Body, device: Device) -> list[Piece]:
     """Cut a body into what one unit holds each (`dialects.rdu.cost.pieces`)."""
-    return [Piece(mode, ops) for mode, ops in cost.pieces(body.ops, device)]
+    return [Piece(mode, ops) for mode, ops in cost.pieces(body.ops, body.outputs, device)]
 
 
 def piece_cost(body: Body, piece: Piece, types: Sequence[TT], device: Device) -> Cost:
