@@ -105,7 +105,15 @@ class Network:
     ]
     fifo_depth: Annotated[int, Quantity("words", "words that a switch buffers per input and virtual channel", low=1)]
     virtual_channels: Annotated[int, Quantity("channels", "virtual channels that share a link", low=1)]
-    flow_ids: Annotated[int, Quantity("flows", "distinct flows that one link can carry", low=1)]
+    flow_ids: Annotated[
+        int,
+        Quantity(
+            "flows",
+            "flows that one link can tell apart: those that branch, or do not go along x and then y; other words are "
+            "forwarded by their destination",
+            low=1,
+        ),
+    ]
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,16 @@ A link is one direction between two neighbouring switches: id = 4 · (y · colum
 leaves switch (x, y) to the east (+x), west (-x), south (+y) or north (-y). A *net* is what one site sends to one site
 or, multicast, to several: its routes form a tree that carries every word once.
 
-The solver routes all nets in dimension order at once; if links are overloaded it chooses between the two orders net by
-net, and then negotiates: it rips up nets on overloaded links and searches them a way around, with prices that rise
-where the overload stays. The budget is a number of re-routed nets; the same problem and budget give the same routes.
+**Identifiers.** A switch forwards a word to one unit by its destination, along x and then along y. Only a net that
+branches, or that goes any other way, takes one of the flow identifiers that a link can tell apart.
+
+The solver routes all nets in dimension order at once; if links are overloaded it negotiates: it rips up nets on
+overloaded links and lays them another way, with prices that rise where the overload stays. Another way is the cheapest
+comb (stem, trunk and branches), and where all are full a search through the mesh. The budget is a number of re-routed
+nets; the same problem and budget give the same routes.
+
+**Bounds.** What must leave, or enter, a set of switches shares the links at its border (`worst_cut`): no routing has a
+busiest link with less. A refusal names such a cut where there is one.
 
 **No deadlock, by construction.** Each net is routed under one of four turn rules, and each rule has its own virtual
 channel: *west-first* (no turn into west, holds every x-then-y route), *north-first* (no turn into north, holds every
@@ -19,10 +26,11 @@ included, and refuses a cycle, so the argument does not rest on the solver.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +48,10 @@ RULES = ("west-first", "north-first", "east-first", "south-first")
 """Turn rules, in the order of their virtual channels."""
 _FIRST = (WEST, NORTH, EAST, SOUTH)
 
-DEFAULT_REROUTES = 1000
-"""Default budget: nets that the solver searches a new way for, after dimension order."""
+DEFAULT_REROUTES = 10_000
+"""Default budget: nets that are laid another way, after dimension order."""
+SEARCHES = 4000
+"""Ways, one for each target and turn rule, that are searched through the whole mesh at most."""
 PATIENCE = 6
 """Rounds of the negotiation without improvement before it is given up."""
 
@@ -61,8 +71,8 @@ class Flow:
 
 @dataclass(frozen=True, eq=False)
 class RoutingProblem:
-    """Flows on a mesh. `capacity` is in words per cycle and link; `flow_ids` bounds the nets on a link;
-    `virtual_channels` bounds the turn rules in use."""
+    """Flows on a mesh. `capacity` is in words per cycle and link; `flow_ids` bounds the nets on a link that take an
+    identifier; `virtual_channels` bounds the turn rules in use."""
 
     mesh: tuple[int, int]
     flows: tuple[Flow, ...]
@@ -108,6 +118,14 @@ class RoutingProblem:
         bandwidth = np.array([f.bandwidth for f in self.flows], np.float64)
         return net, flow[first], bandwidth[flow[first]]
 
+    @cached_property
+    def branching(self) -> npt.NDArray[np.bool_]:
+        """The nets with more than one target: those that take an identifier whatever their way."""
+        switches = self.mesh[0] * self.mesh[1]
+        net, _, bandwidth = self.nets
+        ends = np.unique(net * switches + self.pairs[1])
+        return np.bincount(ends // switches, minlength=len(bandwidth)) > 1
+
     def check(self) -> None:
         """CompileError `bad-routing-problem` lists flows whose sites are not on the mesh or whose bandwidth is no
         number."""
@@ -129,7 +147,8 @@ class RoutingProblem:
 class Routing:
     """A solution. The route of pair p (numbered over all flows, `RoutingProblem.offsets`) is
     `links[begin[p]:begin[p+1]]`, from its source's switch to its target's; `channel[p]` is its virtual channel. `load`
-    (words per cycle) and `flows` (nets) are per link. `rerouted`: nets that were tried after dimension order."""
+    (words per cycle) and `flows` (nets that take an identifier) are per link. `rerouted`: nets that were tried after
+    dimension order."""
 
     links: Ints
     begin: Ints
@@ -146,8 +165,13 @@ class Routing:
 
     @property
     def max_flows(self) -> int:
-        """Nets on the link that carries most."""
+        """Identifiers taken on the link where they are most."""
         return int(self.flows.max(initial=0))
+
+    @property
+    def wirelength(self) -> float:
+        """Words per cycle over all links: the switches' total work."""
+        return float(self.load.sum())
 
     @property
     def hops(self) -> Ints:
@@ -176,19 +200,36 @@ def _ragged(count: Ints) -> tuple[Ints, Ints, Ints]:
     return row, np.arange(len(row)) - begin[row], begin
 
 
-def _dimension_order(columns: int, source: Ints, target: Ints, y_first: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Links and begins of the routes that go along x and then y (or along y first)."""
+def _dimension_order(columns: int, source: Ints, target: Ints) -> tuple[Ints, Ints]:
+    """Links and begins of the routes that go along x and then y."""
     sx, sy, tx, ty = source % columns, source // columns, target % columns, target // columns
     dx, dy = tx - sx, ty - sy
     row, at, begin = _ragged(np.abs(dx) + np.abs(dy))
-    dx, dy, y_first = dx[row], dy[row], y_first[row]
-    leading = np.where(y_first, np.abs(dy), np.abs(dx))
-    along_y = (at < leading) == y_first
-    walked = np.where(at < leading, at, at - leading)
-    x = np.where(along_y, np.where(y_first, sx[row], tx[row]), sx[row] + np.sign(dx) * walked)
-    y = np.where(along_y, sy[row] + np.sign(dy) * walked, np.where(y_first, ty[row], sy[row]))
+    dx, dy = dx[row], dy[row]
+    ahead = np.abs(dx)
+    along_y = at >= ahead
+    x = np.where(along_y, tx[row], sx[row] + np.sign(dx) * at)
+    y = np.where(along_y, sy[row] + np.sign(dy) * (at - ahead), sy[row])
     direction = np.where(along_y, np.where(dy > 0, SOUTH, NORTH), np.where(dx > 0, EAST, WEST))
     return 4 * (y * columns + x) + direction, begin
+
+
+def _straight(links: Ints, begin: Ints) -> npt.NDArray[np.bool_]:
+    """Whether each route goes along x, then along y, and nowhere else: the way of a word without an identifier."""
+    back = (links[:-1] % 4 >= SOUTH) & (links[1:] % 4 < SOUTH)
+    row = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
+    back &= row[:-1] == row[1:]
+    return np.bincount(row[:-1][back], minlength=len(begin) - 1) == 0
+
+
+class _Snapshot(NamedTuple):
+    excess: float
+    paths: dict[int, list[Ints]]
+    channel: Ints
+    takes: npt.NDArray[np.bool_]
+    load: Floats
+    flows: Ints
+    trees: list[Ints]
 
 
 class _State:
@@ -200,9 +241,11 @@ class _State:
         self.source, self.target = problem.pairs
         self.net, _, self.bandwidth = problem.nets
         self.count = len(self.bandwidth)
+        self.branching = problem.branching
+        self.takes = self.branching.copy()  # an identifier on each link
+        self.limit = problem.capacity  # words per cycle and link that the search is content with
         order = np.argsort(self.net, kind="stable")
         self.members = np.split(order, np.searchsorted(self.net[order], np.arange(1, self.count)))
-        self.y_first = np.zeros(self.count, bool)
         self.channel = np.zeros(self.count, np.int64)
         self.paths: dict[int, list[Ints]] = {}
         switches = np.arange(self.columns * self.rows)
@@ -211,7 +254,12 @@ class _State:
         self.after: list[int] = []
         self.turns: list[list[list[int]]] = []
         self.tolerance = 1e-9 * max(1.0, problem.capacity if problem.capacity < np.inf else 1.0)
-        self._measure()
+        links, begin = self.ordered()
+        key = np.unique(np.repeat(self.net, np.diff(begin)) * problem.link_count + links)
+        of_net, on = key // problem.link_count, key % problem.link_count
+        self.load = np.bincount(on, self.bandwidth[of_net], problem.link_count).astype(np.float64)
+        self.flows = np.bincount(on[self.takes[of_net]], minlength=problem.link_count)
+        self.trees = np.split(on, np.searchsorted(of_net, np.arange(1, self.count)))
 
     def prepare(self) -> None:
         """Tables for the search: the switch that each link enters, the legal next directions after each direction."""
@@ -223,44 +271,38 @@ class _State:
         ]
 
     def excess(self) -> float:
-        """Words per cycle and flows beyond what the links can have, over all links."""
+        """Words per cycle and flows beyond what the links should have, over all links."""
         flows = np.maximum(self.flows - self.problem.flow_ids, 0).sum()
-        return float(np.maximum(self.load - self.problem.capacity - self.tolerance, 0).sum() + flows)
+        return float(np.maximum(self.load - self.limit - self.tolerance, 0).sum() + flows)
 
     def ordered(self) -> tuple[Ints, Ints]:
         """Dimension-order routes of all pairs."""
-        return _dimension_order(self.columns, self.source, self.target, self.y_first[self.net])
-
-    def _measure(self) -> None:
-        links, begin = self.ordered()
-        key = np.unique(np.repeat(self.net, np.diff(begin)) * self.problem.link_count + links)
-        self.of_net, on = key // self.problem.link_count, key % self.problem.link_count
-        size = self.problem.link_count
-        self.load = np.bincount(on, self.bandwidth[self.of_net], size).astype(np.float64)
-        self.flows = np.bincount(on, minlength=size)
-        self.trees = np.split(on, np.searchsorted(self.of_net, np.arange(1, self.count)))
+        return _dimension_order(self.columns, self.source, self.target)
 
     def over(self) -> npt.NDArray[np.bool_]:
-        """Links with more load or more nets than they can have."""
-        return (self.load > self.problem.capacity + self.tolerance) | (self.flows > self.problem.flow_ids)
+        """Links with more load or more nets than they should have."""
+        return (self.load > self.limit + self.tolerance) | (self.flows > self.problem.flow_ids)
 
-    def swap(self, net: int, tree: Ints) -> None:
-        """Replace the links of a net."""
-        old = self.trees[net]
-        self.load[old] -= self.bandwidth[net]
-        self.flows[old] -= 1
+    def lift(self, net: int) -> None:
+        """Take a net off its links."""
+        tree = self.trees[net]
+        self.load[tree] -= self.bandwidth[net]
+        self.flows[tree] -= self.takes[net]
+
+    def lay(self, net: int, tree: Ints, takes: bool) -> None:
+        """Put a net, lifted before, on other links, on which it takes an identifier or not."""
+        self.trees[net], self.takes[net] = tree, takes
         self.load[tree] += self.bandwidth[net]
-        self.flows[tree] += 1
-        self.trees[net] = tree
+        self.flows[tree] += takes
 
-    def snapshot(self) -> tuple[float, dict[int, list[Ints]], Ints, Floats, Ints, list[Ints]]:
+    def snapshot(self) -> _Snapshot:
         """The overload and the routes that give it."""
-        kept = dict(self.paths), self.channel.copy(), self.load.copy(), self.flows.copy(), list(self.trees)
-        return self.excess(), *kept
+        kept = dict(self.paths), self.channel.copy(), self.takes.copy(), self.load.copy(), self.flows.copy()
+        return _Snapshot(self.excess(), *kept, list(self.trees))
 
-    def restore(self, kept: tuple[float, dict[int, list[Ints]], Ints, Floats, Ints, list[Ints]]) -> None:
+    def restore(self, kept: _Snapshot) -> None:
         """Back to the routes of a snapshot."""
-        _, self.paths, self.channel, self.load, self.flows, self.trees = kept
+        _, self.paths, self.channel, self.takes, self.load, self.flows, self.trees = kept
 
     def offenders(self, over: npt.NDArray[np.bool_]) -> list[int]:
         """Nets on overloaded links, widest first."""
@@ -268,77 +310,55 @@ class _State:
         return sorted(touched, key=lambda n: -self.bandwidth[n])
 
 
-def _choose_orders(state: _State) -> int:
-    """Flip nets on overloaded links between x-first and y-first where that lowers the overload, twice over all; nets
-    flipped."""
-    flipped = 0
-    for _ in range(2):
-        for net in state.offenders(state.over()):
-            own, width, pairs = state.trees[net], state.bandwidth[net], state.members[net]
-            if not state.over()[own].any():
-                continue
-            other = np.full(len(pairs), not state.y_first[net])
-            links, _ = _dimension_order(state.columns, state.source[pairs], state.target[pairs], other)
-            tree = np.unique(links)
-            state.load[own] -= width
-            state.flows[own] -= 1
-            better = _pressure(state, tree, width) < _pressure(state, own, width)
-            state.load[own] += width
-            state.flows[own] += 1
-            if better:
-                flipped += 1
-                state.swap(net, tree)
-                state.y_first[net] = not state.y_first[net]
-                state.channel[net] = int(state.y_first[net])
-    return flipped
+class _Found(NamedTuple):
+    """A way for a net: the route of each of its pairs, their links, and whether it takes an identifier."""
 
-
-def _pressure(state: _State, tree: Ints, width: float) -> tuple[float, float, float]:
-    """How bad it would be to add a net of `width` on the links of `tree`: overload, excess of flows, fullness."""
-    load = state.load[tree] + width
-    excess = np.maximum(state.flows[tree] + 1 - state.problem.flow_ids, 0)
-    return (
-        float(np.maximum(load - state.problem.capacity, 0).sum() + excess.sum()),
-        float(load @ load),
-        float(len(tree)),
-    )
+    cost: float
+    paths: list[Ints]
+    rule: int
+    tree: Ints
+    takes: bool
 
 
 def _negotiate(state: _State, budget: int) -> int:
-    """Rip up nets on overloaded links and search them another way, dearer where overload stays; nets tried.
+    """Rip up nets on overloaded links and lay them another way, dearer where overload stays; nets tried.
 
-    The state is left as it was after the round with the least overload.
+    A net takes the cheapest comb, and is searched through the whole mesh only if that is overloaded too. A net that
+    branches, or leaves the order of x and then y, pays for identifiers as well. The state is left as it was after the
+    round with the least overload.
     """
     problem = state.problem
-    every = range(min(problem.virtual_channels, len(RULES)))
+    rules = range(min(problem.virtual_channels, len(RULES)))
     history = np.zeros(problem.link_count)
     state.prepare()
-    tried, sharpness, stalled = 0, 1.0, 0
+    tried, searched, sharpness, stalled = 0, 0, 1.0, 0
     best = state.snapshot()
     rounds = 0
-    while tried < budget and best[0] > 0 and stalled < PATIENCE:
-        rules = every[:2] if rounds < 2 else every
+    while tried < budget and best.excess > 0 and stalled < PATIENCE:
         rounds += 1
         for net in state.offenders(state.over()):
             if tried >= budget:
                 break
-            own, width = state.trees[net], float(state.bandwidth[net])
-            if not state.over()[own].any():
+            width = float(state.bandwidth[net])
+            if not state.over()[state.trees[net]].any():
                 continue
             tried += 1
-            state.load[own] -= width
-            state.flows[own] -= 1
-            room = np.maximum(state.load + width - problem.capacity, 0) / max(width, 1e-12)
-            room += np.maximum(state.flows + 1 - problem.flow_ids, 0)
-            price = (1.0 + history + sharpness * room).tolist()
-            found = min((_search(state, net, rule, price) for rule in rules), key=_cost_of)
-            state.load[own] += width
-            state.flows[own] += 1
-            state.paths[net] = found[1]
-            state.channel[net] = found[2]
-            state.swap(net, np.unique(np.concatenate(found[1])))
+            state.lift(net)
+            room = np.maximum(state.load + width - state.limit, 0) / max(width, 1e-12)
+            names = np.maximum(state.flows + 1 - problem.flow_ids, 0)
+            plain = 1.0 + history + sharpness * room
+            marked = plain + sharpness * names
+            found = _comb(state, net, plain, marked, rules)
+            crowded = room[found.tree].any() or (found.takes and names[found.tree].any())
+            if rounds > 2 and crowded and searched < SEARCHES:
+                searched += len(rules) * len(state.members[net])
+                price: list[float] = marked.tolist()
+                found = min([found, *(_search(state, net, rule, price) for rule in rules)], key=_cost_of)
+            state.paths[net] = found.paths
+            state.channel[net] = found.rule
+            state.lay(net, found.tree, found.takes)
         stalled += 1
-        if state.excess() < best[0]:
+        if state.excess() < best.excess:
             best, stalled = state.snapshot(), 0
         history += 0.5 * state.over()
         sharpness *= 1.6
@@ -346,11 +366,103 @@ def _negotiate(state: _State, budget: int) -> int:
     return tried
 
 
-def _cost_of(found: tuple[float, list[Ints], int]) -> float:
-    return found[0]
+def _cost_of(found: _Found) -> float:
+    return found.cost
 
 
-def _search(state: _State, net: int, rule: int, price: list[float]) -> tuple[float, list[Ints], int]:
+def _comb(state: _State, net: int, plain: Floats, marked: Floats, rules: Sequence[int]) -> _Found:
+    """The cheapest comb for a net: a stem through its source along one axis, a trunk across it, and from the trunk a
+    branch to the targets of each line along the stem. For one target it has at most two bends; dimension order is the
+    comb whose trunk goes through the source. `plain` is the price of a link, `marked` the price with an identifier."""
+    columns, rows = state.columns, state.rows
+    pairs = state.members[net]
+    source = int(state.source[pairs[0]])
+    target = state.target[pairs]
+    branching = bool(state.branching[net])
+    best: tuple[float, int, bool, int] | None = None  # cost, rule, whether the trunk is along y, place of the trunk
+    if not branching:
+        way, _ = _dimension_order(columns, state.source[pairs[:1]], target[:1])
+        best = float(plain[way].sum()), 0, False, source // columns
+    price = marked.reshape(rows, columns, 4)
+    for flip in (False, True):
+        # As if the trunk were along x and the stem along y: [place of the trunk, place along it].
+        grid = price.transpose(1, 0, 2) if flip else price
+        east, west, south, north = (SOUTH, NORTH, EAST, WEST) if flip else (EAST, WEST, SOUTH, NORTH)
+        x, y = (target // columns, target % columns) if flip else (target % columns, target // columns)
+        sx, sy = (source // columns, source % columns) if flip else (source % columns, source // columns)
+        size = len(grid)
+        place = np.arange(size)
+        low = np.full(grid.shape[1], size)
+        high = np.full(grid.shape[1], -1)
+        np.minimum.at(low, x, y)
+        np.maximum.at(high, x, y)
+        stem_low, stem_high = np.minimum(place, min(low[sx], sy)), np.maximum(place, max(high[sx], sy))
+        lines = np.flatnonzero(high >= 0)
+        lines = lines[lines != sx]
+        low, high = low[lines], high[lines]
+        down, up = _sums(grid[:, sx, south]), _sums(grid[:, sx, north], back=True)
+        cost = down[stem_high] - down[sy] + up[sy] - up[stem_low]
+        if len(lines):
+            first, last = min(int(lines[0]), sx), max(int(lines[-1]), sx)
+            cost += grid[:, sx:last, east].sum(axis=1) + grid[:, first + 1 : sx + 1, west].sum(axis=1)
+            down, up = _sums(grid[:, lines, south]), _sums(grid[:, lines, north], back=True)
+            across = np.arange(len(lines))
+            cost += np.maximum(down[high, across] - down, 0).sum(axis=1)
+            cost += np.maximum(up - up[low, across], 0).sum(axis=1)
+            # Directions that a word turns into, by place of the trunk; out of its source it goes where it likes.
+            turned = {
+                east: (place != sy) & (last > sx),
+                west: (place != sy) & (first < sx),
+                south: place < high.max(),
+                north: place > low.min(),
+            }
+        else:
+            turned = {}
+        for rule in rules:
+            bad = turned.get(_FIRST[rule])
+            legal = cost if bad is None else np.where(bad, np.inf, cost)
+            at = int(legal.argmin())
+            if legal[at] < (np.inf if best is None else best[0] - 1e-12):
+                best = float(legal[at]), rule, flip, at
+    if best is None:  # no comb is legal: the routes stay
+        paths = state.paths.get(net) or _ordered(state, net)
+        return _Found(float("inf"), paths, int(state.channel[net]), state.trees[net], bool(state.takes[net]))
+    total, rule, flip, at = best
+    paths = [_toothed(columns, source, t, flip, at) for t in target.tolist()]
+    takes = branching or not _is_straight(paths[0])
+    return _Found(total, paths, rule, np.unique(np.concatenate(paths)), takes)
+
+
+def _sums(price: Floats, *, back: bool = False) -> Floats:
+    """Prices of the way along axis 0 from place 0 to each place, or `back` to 0, given the price of leaving each."""
+    total = np.zeros_like(price)
+    total[1:] = (price[1:] if back else price[:-1]).cumsum(axis=0)
+    return total
+
+
+def _toothed(columns: int, source: int, target: int, flip: bool, at: int) -> Ints:
+    """The route to a target over a trunk: along the stem to the trunk, along the trunk, and along the branch."""
+    (sy, sx), (ty, tx) = divmod(source, columns), divmod(target, columns)
+    if flip:
+        corners = [] if ty == sy else [sy * columns + at, ty * columns + at]
+    else:
+        corners = [] if tx == sx else [at * columns + sx, at * columns + tx]
+    stops = np.array([source, *corners, target])
+    return _dimension_order(columns, stops[:-1], stops[1:])[0]
+
+
+def _ordered(state: _State, net: int) -> list[Ints]:
+    """The routes of a net in dimension order."""
+    pairs = state.members[net]
+    links, begin = _dimension_order(state.columns, state.source[pairs], state.target[pairs])
+    return np.split(links, begin[1:-1])
+
+
+def _is_straight(path: Ints) -> bool:
+    return bool(_straight(path, np.array([0, len(path)]))[0])
+
+
+def _search(state: _State, net: int, rule: int, price: list[float]) -> _Found:
     """The cheapest tree for a net under a turn rule, target by target (A* from the tree so far): cost, routes, rule."""
     columns = state.columns
     pairs = state.members[net]
@@ -385,7 +497,7 @@ def _search(state: _State, net: int, rule: int, price: list[float]) -> tuple[flo
                 guess = cost + abs(xs[entered] - goal_x) + abs(ys[entered] - goal_y)
                 heappush(heap, (guess, -cost, entered, out))  # the deeper one first among equals
         if switch != target:
-            return float("inf"), [], rule
+            return _Found(float("inf"), [], rule, state.trees[net], bool(state.takes[net]))
         while switch not in came:
             total += price[link]
             came[switch] = link
@@ -397,7 +509,8 @@ def _search(state: _State, net: int, rule: int, price: list[float]) -> tuple[flo
             path.append(came[target])
             target = came[target] // 4
         routes.append(np.array(path[::-1], np.int64))
-    return total, routes, rule
+    takes = bool(state.branching[net]) or not _is_straight(routes[0])
+    return _Found(total, routes, rule, np.unique(np.concatenate(routes)), takes)
 
 
 def solve_routing(problem: RoutingProblem, reroutes: int | None = None, *, allow_overload: bool = False) -> Routing:
@@ -409,17 +522,17 @@ def solve_routing(problem: RoutingProblem, reroutes: int | None = None, *, allow
     The answer has passed `check_routing`.
     """
     problem.check()
-    if not allow_overload:
-        _check_cuts(problem)
     state = _State(problem)
     tried = 0
     if state.over().any():
-        if problem.virtual_channels > 1:
-            tried = _choose_orders(state)
-        tried += _negotiate(state, DEFAULT_REROUTES if reroutes is None else reroutes)
+        words, names = worst_cut(problem), worst_cut(problem, identifiers=True)
+        _refuse_cuts(problem, None if allow_overload else words, names)
+        if allow_overload:  # no routing gets below the worst cut
+            state.limit = max(problem.capacity, words.per_link if words is not None else 0.0)
+        tried = _negotiate(state, DEFAULT_REROUTES if reroutes is None else reroutes)
         refused = (state.flows > problem.flow_ids).any() if allow_overload else state.over().any()
         if refused:
-            raise _congestion(state, allow_overload)
+            raise _congestion(state, allow_overload, words, names)
     routing = _collect(state, tried)
     check_routing(problem, routing, allow_overload=allow_overload)
     return routing
@@ -438,65 +551,212 @@ def _collect(state: _State, tried: int) -> Routing:
     return Routing(links, begin, channel, state.load, state.flows, state.problem.offsets, tried)
 
 
+# Bounds.
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A set of switches that nets must leave or enter, and the links there: `demand` is words per cycle, or
+    identifiers, over `links` links. `where` says it in words; `nets` are those that cross."""
+
+    where: str
+    demand: float
+    links: int
+    nets: npt.NDArray[np.bool_]
+
+    @property
+    def per_link(self) -> float:
+        """What the busiest of the links has at least."""
+        return self.demand / self.links
+
+
+def worst_cut(problem: RoutingProblem, *, identifiers: bool = False) -> Cut | None:
+    """The cut whose links have most to carry, of words or of nets that take an identifier whatever their way: straight
+    ones over the whole mesh, around single switches and around squares of switches, and all links together. None when
+    nothing is to be carried.
+
+    Its `per_link` is a bound for every routing: no busiest link has less.
+    """
+    weight = problem.branching.astype(np.float64) if identifiers else problem.nets[2]
+    worst: tuple[float, float, int, str, npt.NDArray[np.bool_]] | None = None
+    ends = _Ends(problem)
+    kinds = (_straight_cuts, _switch_cuts, _box_cuts, _all_links)
+    for demand, links, crossing in (cut for kind in kinds for cut in kind(ends, weight)):
+        rate = np.divide(demand, links, out=np.zeros(demand.shape), where=links > 0)
+        at = int(rate.argmax()) if rate.size else 0
+        if rate.size and rate.ravel()[at] > (worst[0] if worst is not None else 0.0):
+            where, nets = crossing(at)
+            worst = float(rate.ravel()[at]), float(demand.ravel()[at]), int(links.ravel()[at]), where, nets
+    return None if worst is None else Cut(worst[3], worst[1], worst[2], worst[4] & (weight > 0))
+
+
+Crossing = Callable[[int], tuple[str, npt.NDArray[np.bool_]]]
+"""For the number of a cut: where it is in words, and which nets cross it."""
+Cuts = Iterator[tuple[Floats, Ints, Crossing]]
+
+
+class _Ends:
+    """Where nets begin and end: the source of each, and the box around its targets, by axis (x, y)."""
+
+    def __init__(self, problem: RoutingProblem) -> None:
+        self.mesh = problem.mesh
+        source, target = problem.pairs
+        self.net, _, bandwidth = problem.nets
+        self.switches = source, target
+        columns, count = problem.mesh[0], len(bandwidth)
+        self.origin = np.zeros((2, count), np.int64)
+        self.low = np.full((2, count), max(problem.mesh))
+        self.high = np.full((2, count), -1)
+        for axis, (begin, end) in enumerate(
+            ((source % columns, target % columns), (source // columns, target // columns))
+        ):
+            self.origin[axis, self.net] = begin
+            np.minimum.at(self.low[axis], self.net, end)
+            np.maximum.at(self.high[axis], self.net, end)
+
+
+def _straight_cuts(ends: _Ends, weight: Floats) -> Cuts:
+    """Between neighbouring columns, or rows, each way."""
+    for axis, name in enumerate("xy"):
+        size, across = ends.mesh[axis], ends.mesh[1 - axis]
+        origin = ends.origin[axis]
+        for step, first, last in (
+            (1, origin, np.maximum(origin, ends.high[axis])),
+            (-1, np.minimum(origin, ends.low[axis]), origin),
+        ):
+            edges = np.bincount(first, weight, size + 1) - np.bincount(last, weight, size + 1)
+
+            def crossing(
+                at: int, first: Ints = first, last: Ints = last, step: int = step, name: str = name
+            ) -> tuple[str, npt.NDArray[np.bool_]]:
+                near, far = (at, at + 1) if step > 0 else (at + 1, at)
+                return f"pass from {name} = {near} to {name} = {far}", (first <= at) & (last > at)
+
+            yield edges.cumsum()[: size - 1], np.full(size - 1, across), crossing
+
+
+def _switch_cuts(ends: _Ends, weight: Floats) -> Cuts:
+    """Out of, or into, one switch."""
+    columns, rows = ends.mesh
+    size = columns * rows
+    source, target = ends.switches
+    apart = source != target
+    start, end = link_ends(ends.mesh, np.arange(4 * size))
+    degree = np.bincount(start[end >= 0], minlength=size)
+    for verb, switch in (("leave", source), ("enter", target)):
+        key = np.unique(ends.net[apart] * size + switch[apart])
+        net, at_switch = key // size, key % size
+
+        def crossing(
+            at: int, verb: str = verb, net: Ints = net, at_switch: Ints = at_switch
+        ) -> tuple[str, npt.NDArray[np.bool_]]:
+            nets = np.zeros(len(weight), bool)
+            nets[net[at_switch == at]] = True
+            return f"{verb} switch ({at % columns}, {at // columns})", nets
+
+        yield np.bincount(at_switch, weight[net], size).astype(np.float64), degree.astype(np.int64), crossing
+
+
+def _box_cuts(ends: _Ends, weight: Floats) -> Cuts:
+    """Out of, or into, squares of switches, at every place. A net counts where it must cross: its source and all of its
+    targets are on different sides."""
+    columns, rows = ends.mesh
+    around = np.minimum(ends.low, ends.origin), np.maximum(ends.high, ends.origin)
+    for side in (2, 3, 4, 6, 8, 12, 16, 24):
+        if side >= min(columns, rows):
+            return
+        wide, high = columns - side + 1, rows - side + 1
+        links = np.full((wide, high), 4 * side)
+        links[0] -= side
+        links[-1] -= side
+        links[:, 0] -= side
+        links[:, -1] -= side
+        whole = _boxes_around(*around, side, wide, high, weight)
+        for verb, low, top in (("leave", ends.origin, ends.origin), ("enter", ends.low, ends.high)):
+
+            def crossing(
+                at: int, verb: str = verb, low: Ints = low, top: Ints = top, side: int = side, high: int = high
+            ) -> tuple[str, npt.NDArray[np.bool_]]:
+                x, y = divmod(at, high)
+                nets = _within(low, top, x, y, side) & ~_within(*around, x, y, side)
+                return f"{verb} the {side} x {side} switches from ({x}, {y})", nets
+
+            yield _boxes_around(low, top, side, wide, high, weight) - whole, links, crossing
+
+
+def _within(low: Ints, top: Ints, x: int, y: int, side: int) -> npt.NDArray[np.bool_]:
+    """The nets whose points from `low` to `top` lie in a square."""
+    return (low[0] >= x) & (top[0] < x + side) & (low[1] >= y) & (top[1] < y + side)
+
+
+def _boxes_around(low: Ints, top: Ints, side: int, wide: int, high: int, weight: Floats) -> Floats:
+    """For every square of `side`, by its corner: the weight of the nets whose points from `low` to `top` lie in it."""
+    fits = (top - low < side).all(axis=0)
+    first = np.maximum(top[:, fits] - side + 1, 0)
+    last = np.minimum(low[:, fits] + 1, [[wide], [high]])
+    total = np.zeros((wide + 1) * (high + 1))
+    stride = high + 1
+    for x, y, sign in (
+        (first[0], first[1], 1),
+        (first[0], last[1], -1),
+        (last[0], first[1], -1),
+        (last[0], last[1], 1),
+    ):
+        total += np.bincount(x * stride + y, sign * weight[fits], len(total))
+    return total.reshape(wide + 1, stride).cumsum(axis=0).cumsum(axis=1)[:wide, :high]
+
+
+def _all_links(ends: _Ends, weight: Floats) -> Cuts:
+    """Each link of the mesh, as far as nets need it."""
+    columns, rows = ends.mesh
+    links = 2 * (columns * (rows - 1) + rows * (columns - 1))
+    every = np.ones(len(weight), bool)
+    yield np.array([_least_links(ends) @ weight]), np.array([links]), lambda at: ("take links of the mesh", every)
+
+
+def least_wirelength(problem: RoutingProblem) -> float:
+    """Words per cycle over all links that no routing can go below."""
+    return float(_least_links(_Ends(problem)) @ problem.nets[2])
+
+
+def _least_links(ends: _Ends) -> Ints:
+    """Links that each net takes at least: half the perimeter of the box around its ends, and one into each target."""
+    half = np.maximum(ends.high, ends.origin) - np.minimum(ends.low, ends.origin)
+    source, target = ends.switches
+    size = ends.mesh[0] * ends.mesh[1]
+    entered = np.unique((ends.net * size + target)[source != target]) // size
+    return np.maximum(half.sum(axis=0), np.bincount(entered, minlength=half.shape[1]))
+
+
 # Refusals.
 
 
-def _check_cuts(problem: RoutingProblem) -> None:
-    """Refuse what no routing can solve: more words across a straight cut of the mesh than its links carry."""
-    columns, rows = problem.mesh
-    source, target = problem.pairs
-    net, flow, bandwidth = problem.nets
+def _refuse_cuts(problem: RoutingProblem, words: Cut | None, names: Cut | None) -> None:
+    """Refuse what no routing can solve: a cut with more words, or more identifiers, than its links have."""
+    _, flow, bandwidth = problem.nets
     found = Collector()
-    for axis, size, across in (("x", columns, rows), ("y", rows, columns)):
-        begin = source % columns if axis == "x" else source // columns
-        end = target % columns if axis == "x" else target // columns
-        origin = np.zeros(len(bandwidth), np.int64)
-        origin[net] = begin
-        low, high = origin.copy(), origin.copy()
-        np.minimum.at(low, net, end)
-        np.maximum.at(high, net, end)
-        for sign, first, last in (("+", origin, high), ("-", low, origin)):
-            demand = np.zeros(size + 1)
-            np.add.at(demand, first, bandwidth)
-            np.add.at(demand, last, -bandwidth)
-            load = demand.cumsum()[: size - 1]
-            supply = across * problem.capacity
-            for cut in np.flatnonzero(load > supply * (1 + 1e-9)).tolist():
-                names = _names(problem, flow, bandwidth, (first <= cut) & (last > cut))
-                found.add(
-                    "congestion",
-                    f"the cut between {axis} = {cut} and {axis} = {cut + 1} cannot carry {load[cut]:.4g} words per "
-                    f"cycle towards {sign}{axis}",
-                    why=f"its {across} links carry {supply:.4g}; the flows are {names}",
-                    fix="lower the parallel factors, cut the section, or allow the links to be overloaded",
-                )
-    _check_ends(problem, found)
+    if words is not None and words.per_link > problem.capacity * (1 + 1e-9):
+        found.add(
+            "congestion",
+            f"{words.demand:.4g} words per cycle must {words.where}",
+            why=f"{_links(words.links, 'carry')} {words.links * problem.capacity:.4g}; the flows are "
+            f"{_names(problem, flow, bandwidth, words.nets)}",
+            fix="lower the parallel factors, spread the buffer over more units, cut the section, or allow the links to "
+            "be overloaded",
+        )
+    if names is not None and names.per_link > problem.flow_ids:
+        found.add(
+            "congestion",
+            f"{names.demand:.0f} flows that branch must {names.where}",
+            why=f"{_links(names.links, 'tell')} {names.links * problem.flow_ids} flows apart; the flows are "
+            f"{_names(problem, flow, bandwidth, names.nets)}",
+            fix="spread the buffer over fewer units, lower the parallel factors, or cut the section",
+        )
     found.raise_if_any()
 
 
-def _check_ends(problem: RoutingProblem, found: Collector) -> None:
-    """Add the switches that more words must leave, or enter, than their links carry."""
-    columns, rows = problem.mesh
-    source, target = problem.pairs
-    net, flow, bandwidth = problem.nets
-    apart = source != target
-    starts, ends = link_ends(problem.mesh, np.arange(problem.link_count))
-    degree = np.bincount(starts[ends >= 0], minlength=columns * rows)
-    for verb, end in (("leave", source), ("enter", target)):
-        key = np.unique(net[apart] * (columns * rows) + end[apart])
-        of_net, switch = key // (columns * rows), key % (columns * rows)
-        load = np.bincount(switch, bandwidth[of_net], columns * rows)
-        supply = np.multiply(degree, problem.capacity, out=np.zeros(len(degree)), where=degree > 0)
-        for s in np.flatnonzero(load > supply * (1 + 1e-9)).tolist()[:8]:
-            chosen = np.zeros(len(bandwidth), bool)
-            chosen[of_net[switch == s]] = True
-            found.add(
-                "congestion",
-                f"{load[s]:.4g} words per cycle must {verb} switch ({s % columns}, {s // columns})",
-                why=f"its {degree[s]} links carry {supply[s]:.4g}; the flows are "
-                f"{_names(problem, flow, bandwidth, chosen)}",
-                fix="spread the buffer over more units, or lower the parallel factors",
-            )
+def _links(count: int, verb: str) -> str:
+    return f"the {count} links there {verb}" if count > 1 else f"the one link there {verb.replace('y', 'ie')}s"
 
 
 def _names(problem: RoutingProblem, flow: Ints, bandwidth: Floats, chosen: npt.NDArray[np.bool_]) -> str:
@@ -508,8 +768,9 @@ def _names(problem: RoutingProblem, flow: Ints, bandwidth: Floats, chosen: npt.N
     return ", ".join(text) + (f" and {len(order) - 5} more" if len(order) > 5 else "")
 
 
-def _congestion(state: _State, allow_overload: bool) -> CompileError:
-    """Names the worst links: those with too many flows where any number of words is allowed, else the most loaded."""
+def _congestion(state: _State, allow_overload: bool, words: Cut | None, names: Cut | None) -> CompileError:
+    """Names the worst links, those with too many flows where any number of words is allowed, else the most loaded; and
+    the tightest cut, which is not too full: no proof that there is no way."""
     problem = state.problem
     _, flow, bandwidth = problem.nets
     found = Collector()
@@ -518,16 +779,22 @@ def _congestion(state: _State, allow_overload: bool) -> CompileError:
     worst = worst[: min(5, int(over.sum()))]
     start, end = link_ends(problem.mesh, worst)
     columns = problem.mesh[0]
+    bound: list[str] = []
+    if words is not None and not allow_overload:
+        bound.append(f"{words.per_link:.4g} words per cycle and link must {words.where}")
+    if names is not None and allow_overload:
+        bound.append(f"{names.per_link:.4g} flows that branch must, for each link, {names.where}")
     for link, a, b in zip(worst.tolist(), start.tolist(), end.tolist(), strict=True):
         chosen = np.array([link in tree for tree in state.trees])
         found.add(
             "congestion",
-            f"the link from switch ({a % columns}, {a // columns}) to ({b % columns}, {b // columns}) has "
-            f"{state.load[link]:.4g} words per cycle and {state.flows[link]} flows",
-            why=f"it carries {problem.capacity:.4g} words and {problem.flow_ids} flows; on it are "
-            f"{_names(problem, flow, bandwidth, chosen)}",
-            fix="place the units further apart, lower the parallel factors, or cut the section "
-            f"({int(over.sum())} links {'have too many flows' if allow_overload else 'are overloaded'})",
+            f"no way was found: the link from switch ({a % columns}, {a // columns}) to ({b % columns}, "
+            f"{b // columns}) has {state.load[link]:.4g} words per cycle and {state.flows[link]} flows",
+            why=f"it carries {problem.capacity:.4g} words and tells {problem.flow_ids} flows apart; on it are "
+            f"{_names(problem, flow, bandwidth, chosen)}; the tightest cut, which does not forbid it: "
+            f"{'; '.join(bound) or 'none'}",
+            fix="give route more `reroutes` or place another `seed`; else lower the parallel factors, or cut the "
+            f"section ({int(over.sum())} links {'have too many flows' if allow_overload else 'are overloaded'})",
         )
     return CompileError.many(found.diagnostics)
 
@@ -594,7 +861,9 @@ def check_routing(problem: RoutingProblem, routing: Routing, *, allow_overload: 
 
     # Loads.
     load = np.bincount(on, bandwidth[of_net], size)
-    flows = np.bincount(on, minlength=size)
+    takes = problem.branching.copy()
+    takes[net[~_straight(links, begin)]] = True
+    flows = np.bincount(on[takes[of_net]], minlength=size)
     if not np.allclose(load, routing.load, rtol=1e-9, atol=1e-9) or not np.array_equal(flows, routing.flows):
         bad("the loads given are not those of the routes")
     limit = np.inf if allow_overload else problem.capacity * (1 + 1e-9) + 1e-9

@@ -44,6 +44,24 @@ class Hops:
         key = np.unique(self.net * size + self.link)
         return key // size, key % size
 
+    def told_apart(self, columns: int) -> Bools:
+        """Whether each net needs an identifier: it has several targets, or a link along x after one along y."""
+        apart = np.zeros(len(self.words), bool)
+        along_y = self.link % 4 >= 2
+        inner = self.route[1:] == self.route[:-1]
+        apart[self.net[1:][inner & along_y[:-1] & ~along_y[1:]]] = True
+        step = np.array([1, -1, columns, -columns])
+        after = self.link // 4 + step[self.link % 4]
+        last = np.ones(len(self.link), bool)
+        last[:-1] = ~inner
+        ends = np.unique(np.stack([self.net[last], after[last]]), axis=1)
+        targets = np.bincount(ends[0], minlength=len(apart))
+        stay = np.ones(len(self.net_of_route), bool)
+        stay[self.route] = False
+        here = np.unique(self.net_of_route[stay])
+        targets[here] += 1
+        return apart | (targets > 1)
+
     def flows_of(self, nets: Ints) -> list[Flow]:
         """The flows of some nets, each once."""
         return [self.flows[f] for f in numbers(np.unique(self.flow_of_net[nets]))]
@@ -173,15 +191,17 @@ def check_trees(look: Look, hops: Hops) -> None:
 
 
 def check_links(look: Look, hops: Hops) -> tuple[float, int]:
-    """No link has more flows than it can tell apart. The words of a run over the busiest link, and the most flows."""
+    """No link has more flows than it can tell apart: those that branch, or do not go along x and then along y; other
+    words are forwarded by their destination. The words of a run over the busiest link, and the most flows."""
     columns, height = look.device.mesh
     of_net, on = hops.carried
     size = 4 * columns * height
     words = np.bincount(on, hops.words[of_net], size)
-    nets = np.bincount(on, minlength=size)
+    told_apart = hops.told_apart(columns)
+    nets = np.bincount(on[told_apart[of_net]], minlength=size)
     limit = look.device.network.flow_ids
     for link in np.argsort(-nets, kind="stable")[: int((nets > limit).sum())][:4].tolist():
-        told = few([flow.label for flow in hops.flows_of(of_net[on == link])])
+        told = few([flow.label for flow in hops.flows_of(of_net[(on == link) & told_apart[of_net]])])
         look.bad("too-many-flows", f"{_link(link, columns)} carries {nets[link]} flows of {limit}", why=f"from {told}")
     return float(words.max(initial=0.0)), int(nets.max(initial=0))
 
