@@ -90,3 +90,14 @@ def test_ir_compares_every_level_with_plain_xdsl(models: Path, capsys: pytest.Ca
         (level, what) for level in ("tensor", "dataflow", "rdu") for what in ("parse", "print", "verify")
     ]
     assert all(row["ops"] >= 60 and row["ours"] > 0 and row["ratio"] > 0 for row in rows)
+
+
+def test_growth_of_every_pass(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = models / "out.json"
+    passes = "cse,convert-tensor-to-dataflow,fuse-stages"
+    arguments = ["growth", "--passes", passes, "--json", str(out)]
+    assert main([*arguments, "--ops", "40,400", "--gate", "1e-9"]) == 1
+    rows = json.loads(out.read_text())
+    assert [row["spec"] for row in rows] == [*["parse", *passes.split(",")] * 3] and all(row["large"] for row in rows)
+    assert "fuse-stages" in capsys.readouterr().out
+    assert main([*arguments, "--ops", "400,40"]) == 2

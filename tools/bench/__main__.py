@@ -3,6 +3,7 @@
 python -m headrace.tools.bench execute --models DIR     runtime speed against ONNX Runtime
 python -m headrace.tools.bench compile --models DIR     cold compile time against IREE
 python -m headrace.tools.bench depth                    growth of compile time with the number of layers
+python -m headrace.tools.bench growth                   growth of each pass's time with the size of a program
 python -m headrace.tools.bench ir                       parsing, printing and verifying IR against plain xDSL
 python -m headrace.tools.bench watch                    what it costs to watch passes
 python -m headrace.tools.bench mapping                  what each search of the mapping is worth
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headrace.tools.bench import compiling, depth, executing, ir, mapping, watching
+from headrace.tools.bench import compiling, depth, executing, growth, ir, mapping, watching
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     executing.add_command(commands)
     compiling.add_command(commands)
     depth.add_command(commands)
+    growth.add_command(commands)
     ir.add_command(commands)
     watching.add_command(commands)
     mapping.add_command(commands)
