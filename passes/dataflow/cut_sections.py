@@ -127,21 +127,25 @@ class _Cutter:
         return max(1, len(ends))
 
     def _by_time(self) -> list[int]:
-        """Where groups end such that the modelled time of all of them is least: dynamic programming over the ends."""
+        """Where groups end such that the modelled time of all of them is least: dynamic programming over the ends. A
+        process that alone takes more than the budget has no time, so that there are as few groups of that kind as can
+        be."""
         count = len(self.processes)
-        best: list[tuple[float, int]] = [(0.0, 0), *[(float("inf"), 0)] * count]
+        best: list[tuple[float, float, int]] = [(0, 0.0, 0), *[(float("inf"), 0.0, 0)] * count]
         for start in self._starts():
-            if best[start][0] == float("inf"):
+            without, before, _ = best[start]
+            if without == float("inf"):
                 continue
             for end, cycles in self._extend(start):
-                total = best[start][0] + cycles
-                if total < best[end][0] * (1 - 1e-9):
-                    best[end] = total, start
+                timed = cycles < float("inf")
+                total = (without, before + cycles) if timed else (without + 1, before)
+                if (total[0], total[1] * (1 + 1e-9)) < best[end][:2]:
+                    best[end] = *total, start
         ends: list[int] = []
         at = count
         while at:
             ends.append(at)
-            at = best[at][1]
+            at = best[at][2]
         return ends[::-1]
 
     def _by_order(self) -> list[int]:

@@ -114,3 +114,38 @@ builtin.module attributes {machine.device = #machine.device<"three", {base = "pl
     func.return %0 : tensor<4x2xf32>
   }
 }
+
+// -----
+
+// A stage that alone takes more than the share stands alone; the others are cut as ever.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.section "main_0.0"
+// CHECK:           dataflow.stage "exp_0"
+// CHECK-NOT:       dataflow.stage
+// CHECK:         dataflow.section "main_0.1"
+// CHECK:           dataflow.stage "abs_0"
+builtin.module attributes {machine.device = #machine.device<"small", {base = "plasticine", grid = {columns = 4, rows = 4, agcus_per_edge = 4}}>} {
+  func.func @main(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x4xf32>) {
+    %0, %1 = dataflow.section "main_0"(%x) : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x4xf32>) {
+    ^bb0(%2: tensor<4x8xf32>):
+      %3 = dataflow.load %2 at 0 [8, 1] : tensor<4x8xf32> -> !dataflow.stream<tensor<4x8xf32>>
+      %4 = dataflow.buffer [4, 8] (%3 at 0 [8, 1]) to (at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<4x8xf32>>
+      %5, %6 = dataflow.stage "exp_0"(%4) : (!dataflow.stream<tensor<4x8xf32>>) -> (!dataflow.stream<tensor<4x8xf32>>, !dataflow.stream<tensor<4x8xf32>>) {
+      ^bb0(%7: tensor<4x8xf32>):
+        %8 = tensor.exp %7 : tensor<4x8xf32> -> tensor<4x8xf32>
+        %9 = tensor.log %8 : tensor<4x8xf32> -> tensor<4x8xf32>
+        dataflow.yield %8, %9 : tensor<4x8xf32>, tensor<4x8xf32>
+      }
+      %7 = dataflow.buffer [4, 8] (%6 at 0 [8, 1]) to (at 0 [1, 8]) : (!dataflow.stream<tensor<4x8xf32>>) -> !dataflow.stream<tensor<8x4xf32>>
+      %8 = dataflow.stage "abs_0"(%7) : (!dataflow.stream<tensor<8x4xf32>>) -> !dataflow.stream<tensor<8x4xf32>> {
+      ^bb0(%9: tensor<8x4xf32>):
+        %10 = tensor.abs %9 : tensor<8x4xf32> -> tensor<8x4xf32>
+        dataflow.yield %10 : tensor<8x4xf32>
+      }
+      %9 = dataflow.store (%5 at 0 [8, 1]) : (!dataflow.stream<tensor<4x8xf32>>) -> tensor<4x8xf32>
+      %10 = dataflow.store (%8 at 0 [4, 1]) : (!dataflow.stream<tensor<8x4xf32>>) -> tensor<8x4xf32>
+      dataflow.yield %9, %10 : tensor<4x8xf32>, tensor<8x4xf32>
+    }
+    func.return %0, %1 : tensor<4x8xf32>, tensor<8x4xf32>
+  }
+}
