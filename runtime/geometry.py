@@ -125,7 +125,7 @@ def owners(terms: Terms, offset: int, shape: tuple[int, ...], split_dim: int, si
 def _parts(count: int, stride: int, unit: int, period: int) -> Terms:
     """A term cut where it crosses a unit of the split dim, and to one period of it (what lies beyond repeats)."""
     inner: Terms = ()
-    if stride < unit < count * stride and unit % stride == 0:
+    if stride < unit < count * stride and unit % stride == 0 and count * stride % unit == 0:
         inner = ((unit // stride, stride),)
         count, stride = -(-count * stride // unit), unit
     if stride >= unit and period % stride == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import product
 from math import prod
 
@@ -55,6 +56,23 @@ def test_owners(terms: list[tuple[int, int]], offset: int, shape: list[int], dat
     assert set(geometry.owners(tuple(terms), offset, tuple(shape), dim, sites)) == expected
     owners = geometry.owner_of(np.array(at), tuple(shape), dim, sites)
     assert set(owners.tolist()) == expected
+
+
+def test_owners_of_terms_that_end_within_a_unit() -> None:
+    """Address sets inside a shape, of runs and strides that do not divide it."""
+    rng = random.Random(0)
+    for _ in range(3000):
+        shape = [rng.randint(1, 8) for _ in range(rng.randint(1, 4))]
+        dim, sites, left = rng.randrange(len(shape)), rng.randint(1, 8), prod(shape) - 1
+        terms: list[tuple[int, int]] = []
+        for _ in range(rng.randint(0, 4)):
+            stride = rng.choice((1, 1, 2, 3, prod(shape[rng.randrange(len(shape)) :]), rng.randint(1, 12)))
+            terms.append((rng.randint(1, min(left // stride, 9) + 1), stride))
+            left -= (terms[-1][0] - 1) * stride
+        offset, block = rng.randint(0, left), -(-shape[dim] // sites)
+        expected = {np.unravel_index(x, shape)[dim] // block for x in all_sums(terms, offset)}
+        found = geometry.owners(tuple(terms), offset, tuple(shape), dim, sites)
+        assert set(found) == expected, (terms, offset, shape, dim, sites)
 
 
 def test_owners_of_a_long_dim_are_told_at_once() -> None:
