@@ -141,7 +141,7 @@ def _carried(look: Look, flow: Flow, source: AnyUnit, target: AnyUnit) -> Floats
         case (Compute(), Generator()) | (Generator(), Compute()):
             side = 0 if isinstance(source, Compute) else 1
             _reaches(look, flow, side, np.arange(flow.stream.sites))
-            _reaches(look, flow, 1 - side, np.arange((target, source)[side].size))
+            _spreads(look, flow, 1 - side)
             times = np.bincount(pairs[:, side], minlength=1)
             return 1 / times[pairs[:, side]]
         case Buffer(), Buffer():
@@ -203,6 +203,15 @@ def _compare(look: Look, flow: Flow, needed: Ints) -> None:
         )
     if needless := sorted(have - need):
         look.bad("needless-pair", f"{flow.label} has the pairs {few(needless)}, which carry nothing", flow)
+
+
+def _spreads(look: Look, flow: Flow, side: int) -> None:
+    """The sites of a compute unit share the sites of an address generator, any of which reaches all addresses: a flow
+    of fewer sites than the generator has uses as many, and others the rest."""
+    unit = look.config.units[flow.ends[side][0]]
+    have, need = len(np.unique(flow.pairs[:, side])), min(flow.stream.sites, unit.size)
+    if have < need:
+        look.bad("missing-pair", f"{flow.label} has pairs with {have} of {need} sites of @{unit.name}", flow)
 
 
 def _reaches(look: Look, flow: Flow, side: int, needed: Ints) -> None:

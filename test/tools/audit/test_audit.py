@@ -18,12 +18,16 @@ from routed_programs import DIAMOND, routed
 
 from headrace.backend.encode import encode
 from headrace.compiler import lower
-from headrace.dialects.machine.attributes import device_of
-from headrace.dialects.rdu.ops import ConfigOp
+from headrace.dialects.machine.attributes import device_of, set_device
+from headrace.dialects.machine.device import load_device
+from headrace.dialects.rdu.ops import AgcuOp, ConfigOp
 from headrace.dialects.rdu.syntax import integer
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.shapes import TT
 from headrace.frontends.decoder import build_decoder, preset
+from headrace.passes import pipelines
+from headrace.passes.infra.manager import PassManager
+from headrace.passes.infra.registry import build
 from headrace.tools.audit import audit, audit_program
 from headrace.tools.audit.artifact import read_program
 from headrace.tools.audit.cells import owned, sums, union
@@ -243,3 +247,24 @@ def test_a_program_that_computes_nothing_is_accepted(tmp_path: Path, capsys: pyt
     model.write_text("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}\n")
     assert execute(["audit", str(model)]) == 0
     assert capsys.readouterr().out.endswith("nothing is wrong\n")
+
+
+def test_few_sites_of_a_stage_use_few_of_a_generator(tmp_path: Path) -> None:
+    """One element beside many in a result: its stage has one site, the generator that stores both has more."""
+    model = tmp_path / "beside.mlir"
+    model.write_text(
+        "func.func @main(%v: tensor<65xbf16>, %w: tensor<65x1xbf16>) -> tensor<196xbf16> {\n"
+        "  %0 = tensor.add %v, %v : tensor<65xbf16>, tensor<65xbf16> -> tensor<65xbf16>\n"
+        "  %1 = tensor.matmul %0, %w : tensor<65xbf16>, tensor<65x1xbf16> -> tensor<1xbf16>\n"
+        "  %2 = tensor.concat %0, %v, %v, %1 {axis = 0 : i64} : tensor<65xbf16>, tensor<65xbf16>, tensor<65xbf16>, "
+        "tensor<1xbf16> -> tensor<196xbf16>\n"
+        "  return %2 : tensor<196xbf16>\n}\n"
+    )
+    module = parse(context(), model.read_text(), str(model))[0]
+    set_device(module, load_device("sn50"))
+    options = {"tile": "{steps=4 rows=1 chunk=65 resident=0.1}", "parallelize": "{share=0.222}"}
+    names = (*pipelines.DATAFLOW, *pipelines.RDU)
+    PassManager(context(), build(",".join(name + options.get(name, "") for name in names))).run(module)
+    generators = [op for op in module.walk() if isinstance(op, AgcuOp)]
+    assert max(op.size for op in generators) > 1
+    assert audit(module).diagnostics == ()
