@@ -2,7 +2,7 @@
 
 `check` runs passes, with the interpreters after each one, then the audit and the runtime: merged and literal, twice and
 from the state that a run left, and through an artifact. `Disagreement` says which level computes something else,
-`Unsound` what the audit refuses; a `CompileError` is a refusal; anything else is a crash.
+`Unsound` what audit or runtime refuse; a `CompileError` is a refusal; anything else is a crash.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.backend.encode import encode
 from headrace.backend.writer import write_artifact
 from headrace.dialects.dataflow.interpreter import run_dataflow
 from headrace.dialects.machine.attributes import set_device
-from headrace.dialects.support.diagnostics import Diagnostic
+from headrace.dialects.support.diagnostics import CompileError, Diagnostic
 from headrace.dialects.tensor.interpreter import evaluate_recipe, run_function
 from headrace.passes.infra.manager import PassManager, Watch
 from headrace.passes.infra.registry import build
@@ -76,11 +76,14 @@ def check(program: Program, setting: Setting, artifact: bool = False) -> None:
     manager = PassManager(context(), passes, Watch(verify_each=setting.audited, check=compare))
     manager.run(module)
     if interpreted < len(names):
-        _check_units(program, expected, module, artifact)
+        try:
+            _check_units(program, expected, module, artifact)
+        except CompileError as error:
+            raise Unsound(error.diagnostics) from error
 
 
 class Unsound(Exception):
-    """The audit refuses a program that the passes made: unlike a refusal of a pass that is a bug."""
+    """The audit or the runtime refuses a program that the passes made: unlike a refusal of a pass that is a bug."""
 
     def __init__(self, found: Sequence[Diagnostic]) -> None:
         self.codes = sorted({one.code for one in found})

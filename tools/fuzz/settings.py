@@ -125,6 +125,8 @@ def whole_pipeline(rng: random.Random, device: Device) -> Setting:
     if rng.random() < 0.4:
         tensor = [name for name in tensor if rng.random() < 0.4] if rng.random() < 0.5 else []
         rng.shuffle(tensor)
+        if rng.random() < 0.8:  # else ops that read more tensors than a unit has inputs are refused
+            tensor.append("decompose")
     optional = ("fuse-stages", "narrow-joins", "choose-layouts")
     dataflow = [name for name in pipelines.DATAFLOW if name not in optional or rng.random() < 0.8]
     names = [*tensor, *dataflow, *pipelines.RDU]
