@@ -91,7 +91,10 @@ class Ownership:
         return bool(calls)
 
     def _replaces(self, present: SSAValue, past: SSAValue, op: Operation) -> bool:
-        """Whether `present` is what `op` makes of the memory of `past`, or rows written into that afterwards."""
+        """Whether `present` is what `op` makes of the memory of `past`, or rows written into that afterwards, and
+        nothing between the two is a result of its own: the memory becomes `present` when the program ends."""
+        last = op.parent_block().last_op  # pyright: ignore[reportOptionalMemberAccess]
+        assert last is not None
         ref = all_of(present)
         while ref is not None:
             maker, before = producer(ref.root), self._written(ref.root)
@@ -100,6 +103,8 @@ class Ownership:
             if maker is op:
                 return before is past
             ref = all_of(before)
+            if ref is not None and any(ref.root in bases(value) for value in last.operands):
+                return False
         return False
 
     def _written(self, value: SSAValue) -> SSAValue | None:

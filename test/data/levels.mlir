@@ -425,3 +425,25 @@ func.func @main(%x: tensor<4x6xf32>, %i: tensor<2x1xi64>, %r: tensor<2x6xf32>) -
   %1 = func.call @layer(%0, %i, %r) : (tensor<4x6xf32>, tensor<2x1xi64>, tensor<2x6xf32>) -> tensor<4x6xf32>
   return %0, %1 : tensor<4x6xf32>, tensor<4x6xf32>
 }
+
+// -----
+
+// Rows written into a state twice; what stands between is a result
+func.func @main(%s: tensor<4x6xf32> {tensor.name = "s"}, %i: tensor<2x1xi64>, %r: tensor<2x6xf32>, %q: tensor<1x1xi64>, %t: tensor<1x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>) attributes {tensor.result_names = ["s2", "y"], tensor.states = [["s", "s2"]]} {
+  %0 = tensor.scatter_nd %s, %i, %r : tensor<4x6xf32>, tensor<2x1xi64>, tensor<2x6xf32> -> tensor<4x6xf32>
+  %1 = tensor.scatter_nd %0, %q, %t : tensor<4x6xf32>, tensor<1x1xi64>, tensor<1x6xf32> -> tensor<4x6xf32>
+  return %1, %0 : tensor<4x6xf32>, tensor<4x6xf32>
+}
+
+// -----
+
+// Rows written into a state twice by a shared function; what stands between is a result
+func.func private @write(%s: tensor<4x6xf32>, %i: tensor<2x1xi64>, %r: tensor<2x6xf32>) -> tensor<4x6xf32> {
+  %0 = tensor.scatter_nd %s, %i, %r : tensor<4x6xf32>, tensor<2x1xi64>, tensor<2x6xf32> -> tensor<4x6xf32>
+  return %0 : tensor<4x6xf32>
+}
+func.func @main(%s: tensor<4x6xf32> {tensor.name = "s"}, %i: tensor<2x1xi64>, %r: tensor<2x6xf32>, %q: tensor<2x1xi64>, %t: tensor<2x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>) attributes {tensor.result_names = ["s2", "y"], tensor.states = [["s", "s2"]]} {
+  %0 = func.call @write(%s, %i, %r) : (tensor<4x6xf32>, tensor<2x1xi64>, tensor<2x6xf32>) -> tensor<4x6xf32>
+  %1 = func.call @write(%0, %q, %t) : (tensor<4x6xf32>, tensor<2x1xi64>, tensor<2x6xf32>) -> tensor<4x6xf32>
+  return %1, %0 : tensor<4x6xf32>, tensor<4x6xf32>
+}
