@@ -2,8 +2,8 @@
 
 Tiles, units and passes round and add up in other orders. A program is a fair test only when every right implementation
 gives the same results within a tolerance: no op may blow roundings up, and no comparison, index or floor may depend on
-them. `evaluate` follows each value with a second one that every op has moved by some roundings, and declines an op
-where the two part.
+them, nor anything on the sign of a zero. `evaluate` follows each value with a second one that every op has moved by
+some roundings, and declines an op where the two part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ _EXACT = frozenset((
     "max_pool", "reduce_max", "reduce_min", "argmax", "argmin", "reshape", "transpose", "broadcast", "slice",
     "concat", "split", "pad", "gather", "gather_elements", "gather_nd", "iota",
 ))  # fmt: skip
-"""Ops whose result is one of their operands' elements, or is exact."""
+"""Ops whose result is one of their operands' elements, or is exact but for the sign of a zero."""
+_KEPT = frozenset((
+    "select", "cast", "and", "or", "xor", "not", "reshape", "transpose", "broadcast", "slice", "concat", "split",
+    "pad", "gather", "gather_elements", "gather_nd", "iota",
+))  # fmt: skip
+"""Ops that keep elements as they are, zeros with their sign."""
 _SUMS = frozenset((
     "matmul", "conv", "avg_pool", "reduce_sum", "reduce_mean", "reduce_prod", "cumsum", "softmax", "log_softmax",
     "layer_norm", "rms_norm", "batch_norm", "group_norm", "attention",
@@ -67,7 +72,9 @@ class Nearby:
         short = name.removeprefix("tensor.")
         if short == "cast":
             self._check_cast(attrs["to"], operands[0].array)
-        exact = short in _EXACT or (short in _MOVES_ELEMENTS and attrs["reduction"] in ("none", "min", "max"))
+        moves = short in _MOVES_ELEMENTS
+        kept = short in _KEPT or (moves and attrs["reduction"] == "none")
+        exact = kept or short in _EXACT or (moves and attrs["reduction"] in ("min", "max"))
         with np.errstate(all="ignore"):
             try:
                 found = meaning.evaluate(name, attrs, *(x.array for x in operands))
@@ -75,30 +82,35 @@ class Nearby:
                 raise Declined(error.what) from None  # an index out of range
             for array in found:
                 self._check_size(array)
-            if exact and all(x.near is x.array for x in operands):
-                return [Value(array, array) for array in found]
-            near = [x.near for x in operands]
-            if not exact and (short in _SUMS or short in _MOVES_ELEMENTS):
-                near = [self._moved(x) for x in near]
-            others = meaning.evaluate(name, attrs, *near)
+            others = found
+            if not exact or any(x.near is not x.array for x in operands):
+                near = [x.near for x in operands]
+                if not exact and (short in _SUMS or moves):
+                    near = [self._moved(x) for x in near]
+                others = meaning.evaluate(name, attrs, *near)
             if not exact:
-                others = [self._moved(x) for x in others]
+                others = tuple(self._moved(x) for x in others)
+            if not kept:
+                others = tuple(self._flipped(x) for x in others)
             for array, other in zip(found, others, strict=True):
                 self._check_near(array, other)
         return [Value(array, other) for array, other in zip(found, others, strict=True)]
 
     def _moved(self, array: Array) -> Array:
-        """A neighbour of an array: each element some roundings away; of zeros maybe the other zero."""
+        """A neighbour of an array: each element some roundings away."""
         rounding = _ROUNDING.get(from_numpy(array.dtype))
         if rounding is None:
             return array
         shape: tuple[int, ...] = array.shape
         factor = self._rng.uniform(1 - rounding, 1 + rounding, shape)
-        wide = np.asarray(np.multiply(array, factor, dtype=np.float64))
-        if self.wild:
-            flipped = np.asarray(self._rng.integers(0, 2, shape), bool) & (wide == 0)
-            np.negative(wide, out=wide, where=flipped)
-        return wide.astype(array.dtype)
+        return np.asarray(np.multiply(array, factor, dtype=np.float64)).astype(array.dtype)
+
+    def _flipped(self, array: Array) -> Array:
+        """The array with some of its zeros as the other zero; itself when it has none."""
+        if from_numpy(array.dtype) not in _ROUNDING or not (zeros := np.asarray(array == 0)).any():
+            return array
+        shape: tuple[int, ...] = array.shape
+        return np.where(zeros & np.asarray(self._rng.integers(0, 2, shape), bool), np.negative(array), array)
 
     def _check_size(self, array: Array) -> None:
         if array.size > self.most:

@@ -110,6 +110,10 @@ def test_what_depends_on_roundings_is_declined() -> None:
         nearby.evaluate("tensor.sub", {}, [x, Value(*[np.float32([1.0, 2.999999])] * 2)])  # little but the rounding
     with pytest.raises(Declined, match="depends on roundings"):
         nearby.evaluate("tensor.less", {}, [one, x])  # 3 is not less than 3, but than its neighbour
+    with pytest.raises(Declined, match="depends on roundings"):
+        zeros = Value(*[np.zeros(40, np.float32)] * 2)
+        (maximum,) = nearby.evaluate("tensor.max", {}, [zeros, zeros])
+        nearby.evaluate("tensor.atan2", {}, [maximum, Value(*[np.full(40, -1, np.float32)] * 2)])  # π or -π
     with pytest.raises(Declined, match="too large"):
         nearby.evaluate("tensor.reciprocal", {}, [difference])
     with pytest.raises(Declined, match="range"):
