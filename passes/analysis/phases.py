@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from headrace.dialects.dataflow.ops import BufferOp, LoadOp, StageOp, stream_of
+from headrace.dialects.dataflow.ops import BufferOp, LoadOp, StageOp, StoreOp, stream_of
 from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.machine.cost import launch_mode, launch_seconds, memory_bytes_per_cycle
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
+from headrace.dialects.tensor.shapes.bodies import Axis
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import fitting_frames
 from headrace.passes.analysis.pieces import CONTRACTIONS, Split, pieces, splits
@@ -59,7 +60,34 @@ def options(stage: StageOp, device: Device, most: int) -> list[tuple[Split, int,
     if not any(op.name in CONTRACTIONS for op in body.ops):
         most = min(most, MOST_UNITS)
     steps, chain = stream_of(stage.outs[0]).steps, len(pieces(body, device))
-    return [(split, chain * split.units, steps * split.interval) for split in splits(body, device, most)]
+    found = splits(body, device, most, uneven=divisible(stage, body) is not None)
+    return [(split, chain * split.units, steps * split.interval) for split in found]
+
+
+def divisible(stage: StageOp, body: Body) -> Axis | None:
+    """The axis of a product's columns (a convolution's channels), if the stage can become two along it: no loop runs
+    over it, and what follows it comes from buffers and goes to buffers or stores."""
+    contraction = next((op.name for op in body.ops if op.name in CONTRACTIONS), None)
+    if contraction is None:
+        return None
+    out = body.outputs[0]
+    dim = 1 if contraction == "tensor.conv" else len(body.types[out].shape) - 1
+    axis = next((axis for axis in body.axes() if axis.dim_of(out) == dim), None)
+    if axis is None:
+        return None
+    for i, value in enumerate(stage.ins):
+        if (follow := axis.follows.get(i)) is not None and (
+            (follow.scale, follow.extent, follow.offset) != (1, 1, 0)
+            or not isinstance(value.owner, BufferOp)
+            or any(loop.dim == follow.dim for loop in stream_of(value).time)
+        ):
+            return None
+    for v, value in zip(body.outputs, stage.outs, strict=True):
+        if any(loop.dim == axis.dim_of(v) for loop in stream_of(value).time) or not all(
+            isinstance(use.operation, BufferOp | StoreOp) for use in value.uses
+        ):
+            return None
+    return axis
 
 
 def moved(stream: SSAValue) -> int:

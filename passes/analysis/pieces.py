@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 
@@ -53,47 +53,92 @@ def port_words(body: Body, types: Sequence[TT], device: Device) -> int:
 @dataclass(frozen=True)
 class Split:
     """A way to spread a body over symmetric units: `parts` of its first output's dims, and the cycles between tiles
-    when every unit has its part."""
+    when every unit has its part. Parts are equal; with `rest` (dim, indices) they are of what is left of that dim when
+    so many indices at its end are a part of their own, a smaller one."""
 
     parts: tuple[tuple[int, int], ...]
     interval: float
+    rest: tuple[int, int] | None = None
+
+    @property
+    def rest_parts(self) -> tuple[tuple[int, int], ...]:
+        """The parts of the rest: those of the other dims."""
+        return tuple((dim, n) for dim, n in self.parts if self.rest is not None and dim != self.rest[0])
 
     @property
     def units(self) -> int:
         """Units for each piece of the body."""
-        return prod(n for _, n in self.parts)
+        return prod(n for _, n in self.parts) + (prod(n for _, n in self.rest_parts) if self.rest is not None else 0)
 
 
-def splits(body: Body, device: Device, most: int) -> list[Split]:
+def splits(body: Body, device: Device, most: int, uneven: bool = False) -> list[Split]:
     """The ways to spread a body over at most `most` units for each piece that are worth it, least units first: each is
     faster than all that take no more. Costs are those of the parts, so a part that leaves lanes or stages idle counts
-    as slow as it is. One or two dims are cut, in equal parts; of equals the order of `_preferred` decides."""
+    as slow as it is. One or two dims are cut, in equal parts; of equals the order of `_preferred` decides.
+
+    With `uneven` the columns of a product (the channels of a convolution) are also cut into parts that fill lanes or
+    stages, and a rest, where that saves at least a `WORTH` of the units that equal parts take.
+    """
     key = (
         *((op.name, tuple(sorted(op.attrs.items())), op.operands, op.results) for op in body.ops),
-        *(body.types, body.outputs, most, id(device)),
+        *(body.types, body.outputs, most, uneven, id(device)),
     )
     if key not in _splits:
         if len(_splits) > MOST_REMEMBERED:
             _splits.clear()
-        _splits[key] = device, _find_splits(body, device, most)
+        _splits[key] = device, _find_splits(body, device, most, uneven)
     return _splits[key][1]
 
 
 MOST_REMEMBERED = 4096
 _splits: dict[object, tuple[Device, list[Split]]] = {}
 """What `splits` found. Holds the devices, so that their ids stay theirs."""
+WORTH = 0.04
+"""Share of its units that an uneven split saves at least: it makes a stage of its own for the rest."""
+FEWEST_UNEVEN = 16
+"""Fewest columns of units for which equal parts do not come close."""
 
 
-def _find_splits(body: Body, device: Device, most: int) -> list[Split]:
+def _find_splits(body: Body, device: Device, most: int, uneven: bool) -> list[Split]:
     axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
     order = {dim: i for i, dim in enumerate(_preferred(body, axes))}
+    every = [Split(parts, 0.0) for parts in _candidates(axes, order, most)]
+    if uneven and order:
+        every += _uneven(axes, next(iter(order)), device, most)
+    every.sort(key=lambda s: (s.units, s.rest is not None, len(s.parts), _rank(s.parts, order)))
     found: list[Split] = []
-    for parts in sorted(_candidates(axes, order, most), key=lambda s: (prod(n for _, n in s), len(s), _rank(s, order))):
-        types = cut(body.ops, body.types, [(axes[dim], axes[dim].size // n) for dim, n in parts])
+    best = float("inf")
+    for split in every:
+        left = {dim: axes[dim].size for dim, _ in split.parts}
+        if split.rest is not None:
+            left[split.rest[0]] -= split.rest[1]
+        types = cut(body.ops, body.types, [(axes[dim], left[dim] // n) for dim, n in split.parts])
         interval = max(body_interval(body, types, device), port_words(body, types, device))
-        if not found or interval < found[-1].interval:
-            found.append(Split(parts, interval))
-    return found
+        if interval < best:
+            best = interval
+            found.append(replace(split, interval=interval))
+    even = [split for split in found if split.rest is None]
+    return [split for split in found if split.rest is None or _saves(split, even, most)]
+
+
+def _saves(split: Split, even: Sequence[Split], most: int) -> bool:
+    """Whether a split takes fewer units than equal parts that are as fast."""
+    units = next((other.units for other in even if other.interval <= split.interval), most + most)
+    return split.units <= units * (1 - WORTH)
+
+
+def _uneven(axes: dict[int, Axis], dim: int, device: Device, most: int) -> Iterator[Split]:
+    """Splits of `dim` into parts of full lanes or stages and a rest, alone and with equal parts of another dim."""
+    size = axes[dim].size
+    widths = {n * w for w in (device.pcu.lanes, device.pcu.stages) for n in range(1, size // (FEWEST_UNEVEN * w) + 1)}
+    for width in sorted(widths):
+        count, rest = divmod(size, width)
+        if rest and count < most:
+            yield Split(((dim, count),), 0.0, (dim, rest))
+            for other, axis in axes.items():
+                for n in range(2, most // (count + 1) + 1 if other != dim else 0):
+                    if axis.size % n == 0:
+                        yield Split(((dim, count), (other, n)), 0.0, (dim, rest))
 
 
 def _preferred(body: Body, axes: dict[int, Axis]) -> list[int]:

@@ -14,15 +14,22 @@ from headrace.dialects.dataflow.ops import BufferOp, SectionOp, StageOp, stream_
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.cost import sram_cycles
 from headrace.dialects.machine.device import Device
+from headrace.dialects.rdu.cost import CONTRACTIONS, feed
 from headrace.dialects.support import dtypes, locations
 from headrace.dialects.support.access import View, row_major
 from headrace.dialects.support.diagnostics import Collector
 from headrace.dialects.support.journal import Candidate, count, current, decide
+from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import free_dims, held_bytes, units_for
 from headrace.passes.analysis.pieces import body_interval
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
+
+BUSY = 0.7
+"""Share of the slowest stage's time that a memory unit's port works at most, so that streams that leave one unit do not
+wait for each other on its links."""
 
 
 def stage_cycles(section: SectionOp, device: Device) -> float:
@@ -30,20 +37,36 @@ def stage_cycles(section: SectionOp, device: Device) -> float:
     slowest = 1.0
     for op in section.body.block.ops:
         if isinstance(op, StageOp):
-            body = Body.of(op.body.block)
-            slowest = max(slowest, stream_of(op.outs[0]).steps * body_interval(body, body.types, device) / op.units)
+            body, types, _ = _parts(op)
+            slowest = max(slowest, stream_of(op.outs[0]).steps * body_interval(body, types, device))
     return slowest
+
+
+def _parts(stage: StageOp) -> tuple[Body, tuple[TT, ...], list[tuple[Axis, int]]]:
+    """The body of a stage, the types of its values on one of its units, and the axes that it is cut along."""
+    body = Body.of(stage.body.block)
+    by_dim = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()} if stage.parts else {}
+    along = [(by_dim[dim], parts) for dim, parts in stage.parts if dim in by_dim]
+    return body, cut(body.ops, body.types, [(axis, axis.size // parts) for axis, parts in along]), along
 
 
 def port_cycles(op: BufferOp, device: Device) -> float:
     """Cycles that one unit would take to pass everything that goes in and out of a buffer. What several units of a
-    stage read alike is read once and multicast."""
-
-    def nbytes(values: Sequence[SSAValue]) -> int:
-        streams = [stream_of(v) for v in values]
-        return sum(x.steps * x.tile_elements * dtypes.byte_size(x.dtype) for x in streams)
-
-    return max(sram_cycles(device, nbytes(op.outs)), sram_cycles(device, nbytes(op.ins), write=True))
+    stage read alike is read once and multicast; an operand that a unit takes again for each of its blocks is read as
+    often."""
+    size = device.network.link_bytes
+    nbytes = [0, 0]
+    for value in (*op.ins, *op.outs):
+        stream = stream_of(value)
+        most = stream.tile_elements * dtypes.byte_size(stream.dtype)
+        for use in value.uses if value in op.outs else ():
+            if isinstance(stage := use.operation, StageOp):
+                body, types, along = _parts(stage)
+                apart = prod(parts for axis, parts in along if use.index in axis.follows)
+                if any(x.name in CONTRACTIONS for x in body.ops):
+                    most = max(most, apart * feed(body.ops, types, use.index, device).words * size)
+        nbytes[value in op.ins] += stream.steps * most
+    return max(sram_cycles(device, nbytes[0]), sram_cycles(device, nbytes[1], write=True))
 
 
 def cuts(op: BufferOp) -> list[tuple[tuple[int, int], ...]]:
@@ -112,7 +135,7 @@ def shares(op: BufferOp, target: float, device: Device, most: int, thrift: int =
     frames, copies = op.frames.value.data, op.copies.value.data
     shape = op.buffer_type.shape
     ports = cuts(op)
-    traffic = min(ceil(port_cycles(op, device) / target), most)
+    traffic = min(ceil(port_cycles(op, device) / (BUSY * target)), most)
     found: list[tuple[tuple[int, int, int, int], Share]] = []
     for rank, dim in enumerate(free_dims(op, frames) if shape else [0]):
         least = units_for(op, device, frames, copies, dim)
