@@ -153,8 +153,12 @@ def dataflow(mode: str = "O3", rules: str = "") -> tuple[str, ...]:
         raise CompileError("bad-option", f"fusion rules are given with {mode}", fix="-O 1 takes them")
     if mode == "O3":
         return DATAFLOW
-    cut = "cut-sections{by=op}" if mode == "O0" else "cut-sections{by=rule" + (f' rules="{rules}"}}' if rules else "}")
-    return tuple(cut if x == "cut-sections" else x for x in DATAFLOW if mode != "O0" or x != "fuse-stages")
+    if mode == "O0":
+        options = {"convert-tensor-to-dataflow": "transposes=stages", "cut-sections": "by=op"}
+    else:
+        options = {"cut-sections": "by=rule" + (f' rules="{rules}"' if rules else "")}
+    passes = (x for x in DATAFLOW if mode != "O0" or x != "fuse-stages")
+    return tuple(f"{x}{{{options[x]}}}" if x in options else x for x in passes)
 
 
 MODEL_ATTRIBUTE = "headrace.model"
