@@ -241,12 +241,13 @@ class Timing:
     def utilisation(self) -> dict[str, float]:
         """Shares of the device, over the whole time: `flops` of the peak of the widest type in use, `pcu` of the
         compute units' cycles, `hbm` of the achievable bandwidth."""
+        seconds = max(self.seconds, 1e-30)  # a program may launch nothing
         found = {
-            "flops": self.flops / (self.peak_flops * self.seconds) if self.peak_flops else 0.0,
+            "flops": self.flops / (self.peak_flops * seconds) if self.peak_flops else 0.0,
             "pcu": self.busy(sum(n * c.work for n, c in zip(self.runs, self.configs, strict=True))),
         }
         if self.hbm_bandwidth:
-            found["hbm"] = self.hbm_bytes / (self.hbm_bandwidth * self.seconds)
+            found["hbm"] = self.hbm_bytes / (self.hbm_bandwidth * seconds)
         return found
 
     def busy(self, work: float, cycles: float | None = None) -> float:
