@@ -66,7 +66,7 @@ def options(stage: StageOp, device: Device, most: int) -> list[tuple[Split, int,
 
 def divisible(stage: StageOp, body: Body) -> Axis | None:
     """The axis of a product's columns (a convolution's channels), if the stage can become two along it: no loop runs
-    over it, and what follows it comes from buffers and goes to buffers or stores."""
+    over it, and what it works on comes from buffers and goes to buffers or stores."""
     contraction = next((op.name for op in body.ops if op.name in CONTRACTIONS), None)
     if contraction is None:
         return None
@@ -76,9 +76,10 @@ def divisible(stage: StageOp, body: Body) -> Axis | None:
     if axis is None:
         return None
     for i, value in enumerate(stage.ins):
+        if not isinstance(value.owner, BufferOp):
+            return None
         if (follow := axis.follows.get(i)) is not None and (
             (follow.scale, follow.extent, follow.offset) != (1, 1, 0)
-            or not isinstance(value.owner, BufferOp)
             or any(loop.dim == follow.dim for loop in stream_of(value).time)
         ):
             return None

@@ -81,21 +81,21 @@ def divide(stage: StageOp, rest: int) -> tuple[StageOp, StageOp]:
     blocks = (0, axis.size - rest), (axis.size - rest, rest)
     read: dict[BufferOp, list[int]] = {}
     for i, value in enumerate(stage.ins):
-        if i in axis.follows and isinstance(buffer := value.owner, BufferOp):
-            read.setdefault(buffer, []).append(i)
-    ports: tuple[dict[int, SSAValue], ...] = {}, {}
+        assert isinstance(value.owner, BufferOp)
+        read.setdefault(value.owner, []).append(i)
+    streams: tuple[list[SSAValue], list[SSAValue]] = [*stage.ins], [*stage.ins]
     for buffer, positions in read.items():
         there = dict(zip(buffer.outs, views(buffer.out_views), strict=True))
-        mine = {(stage, i) for i in positions}
         more: list[tuple[StreamType, View]] = []
         for i in positions:
             value, dim = stage.ins[i], axis.dim_of(i)
-            more += [(_narrow(value, dim, size), _shift(there[value], dim, start)) for start, size in blocks]  # pyright: ignore[reportArgumentType]
-        gone = {v for v in there if v.uses and all((u.operation, u.index) in mine for u in v.uses)}
+            for start, size in blocks:
+                type = _narrow(value, dim, size) if dim >= 0 else _type(value)
+                more.append((type, _shift(there[value], dim, start) if dim >= 0 else there[value]))  # pyright: ignore[reportArgumentType]
+        gone = {v for v in there if v.uses and all(use.operation is stage for use in v.uses)}
         made = _with_readers(buffer, more, gone)
         for n, i in enumerate(positions):
-            ports[0][i], ports[1][i] = made[2 * n : 2 * n + 2]
-    streams = [[mine.get(i, value) for i, value in enumerate(stage.ins)] for mine in ports]
+            streams[0][i], streams[1][i] = made[2 * n : 2 * n + 2]
     stages: list[StageOp] = []
     for (_, size), name, ins in zip(blocks, (stage.sym.data, f"{stage.sym.data}_rest"), streams, strict=True):
         block, values = body.block(cut(body.ops, body.types, [(axis, size)]))
@@ -113,6 +113,12 @@ def divide(stage: StageOp, rest: int) -> tuple[StageOp, StageOp]:
             )
     Rewriter.erase_op(stage)
     return stages[0], stages[1]
+
+
+def _type(value: SSAValue) -> StreamType:
+    """The type of a stream."""
+    assert isinstance(value.type, StreamType)
+    return value.type
 
 
 def _narrow(value: SSAValue, dim: int, size: int) -> StreamType:
@@ -194,6 +200,9 @@ class ParallelizePass(Pass):
     parts cost on a unit and its ports; where that is the same, a contraction by columns, other bodies by rows. Stages
     that wait for a whole buffer work in a later phase; the times of all phases are chosen such that their sum is least
     for the units that the section may take.
+
+    Columns that no number of parts divides well have parts that fill lanes or stages, and a rest: a stage of its own
+    that reads and writes the same buffers beside the others.
 
         dataflow.stage "matmul_0"(…) : …   =>   dataflow.stage "matmul_0"(…) par [2 by 36] : …
     """
