@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from headrace.dialects.dataflow.ops import BufferOp, LoadOp, StageOp, StoreOp, stream_of
+from headrace.dialects.dataflow.ops import BufferOp, LoadOp, StageOp, StoreOp, stream_of, views
 from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.machine.cost import launch_mode, launch_seconds, memory_bytes_per_cycle
 from headrace.dialects.machine.device import Device
@@ -23,7 +23,7 @@ from headrace.dialects.support import dtypes
 from headrace.dialects.tensor.shapes.bodies import Axis
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import fitting_frames
-from headrace.passes.analysis.pieces import CONTRACTIONS, Split, pieces, splits
+from headrace.passes.analysis.pieces import CONTRACTIONS, Split, Stored, pieces, splits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -60,7 +60,7 @@ def options(stage: StageOp, device: Device, most: int) -> list[tuple[Split, int,
     if not any(op.name in CONTRACTIONS for op in body.ops):
         most = min(most, MOST_UNITS)
     steps, chain = stream_of(stage.outs[0]).steps, len(pieces(body, device))
-    found = splits(body, device, most, uneven=divisible(stage, body) is not None)
+    found = splits(body, device, most, _stored(stage, body), uneven=divisible(stage, body) is not None)
     return [(split, chain * split.units, steps * split.interval) for split in found]
 
 
@@ -89,6 +89,16 @@ def divisible(stage: StageOp, body: Body) -> Axis | None:
         ):
             return None
     return axis
+
+
+def _stored(stage: StageOp, body: Body) -> tuple[Stored, ...]:
+    """What goes from a stage straight to off-chip memory."""
+    return tuple(
+        Stored(value, views(use.operation.in_views)[use.index].strides)
+        for value, out in zip(body.outputs, stage.outs, strict=True)
+        for use in out.uses
+        if isinstance(use.operation, StoreOp)
+    )
 
 
 def moved(stream: SSAValue) -> int:

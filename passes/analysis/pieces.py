@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
+from typing import NamedTuple
 
-from headrace.dialects.machine.cost import Cost, words_of
+from headrace.dialects.machine.cost import Cost, memory_bytes_per_cycle, words_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu import cost
 from headrace.dialects.rdu.cost import CONTRACTIONS, REDUCING
+from headrace.dialects.support.access import run_of
 from headrace.dialects.support.dtypes import byte_size
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
@@ -71,22 +73,42 @@ class Split:
         return prod(n for _, n in self.parts) + (prod(n for _, n in self.rest_parts) if self.rest is not None else 0)
 
 
-def splits(body: Body, device: Device, most: int, uneven: bool = False) -> list[Split]:
+class Stored(NamedTuple):
+    """A value of a body that goes straight to off-chip memory, and the strides of its dims there, in elements."""
+
+    value: int
+    strides: tuple[int, ...]
+
+    def cycles(self, types: Sequence[TT], device: Device, units: int) -> float:
+        """Cycles that memory takes for one tile of each unit when rows are shorter than a burst, which is moved whole;
+        0 when none is."""
+        type = types[self.value]
+        size, burst = byte_size(type.dtype), device.agcu.burst_bytes
+        run = run_of(type.shape, self.strides)
+        if run * size >= burst:
+            return 0.0
+        memory = "hbm" if device.hbm is not None else "ddr"
+        return units * type.elements // run * burst / memory_bytes_per_cycle(device, memory)
+
+
+def splits(body: Body, device: Device, most: int, stored: Sequence[Stored] = (), uneven: bool = False) -> list[Split]:
     """The ways to spread a body over at most `most` units for each piece that are worth it, least units first: each is
     faster than all that take no more. Costs are those of the parts, so a part that leaves lanes or stages idle counts
-    as slow as it is. One or two dims are cut, in equal parts; of equals the order of `_preferred` decides.
+    as slow as it is. Parts with rows of what is `stored` off chip that are shorter than a burst are taken only where
+    they are faster than all others. One or two dims are cut, in equal parts; of equals the order of `_preferred`
+    decides.
 
     With `uneven` the columns of a product (the channels of a convolution) are also cut into parts that fill lanes or
     stages, and a rest, where that saves at least a `WORTH` of the units that equal parts take.
     """
     key = (
         *((op.name, tuple(sorted(op.attrs.items())), op.operands, op.results) for op in body.ops),
-        *(body.types, body.outputs, most, uneven, id(device)),
+        *(body.types, body.outputs, most, uneven, id(device), tuple(stored)),
     )
     if key not in _splits:
         if len(_splits) > MOST_REMEMBERED:
             _splits.clear()
-        _splits[key] = device, _find_splits(body, device, most, uneven)
+        _splits[key] = device, _find_splits(body, device, most, stored, uneven)
     return _splits[key][1]
 
 
@@ -99,24 +121,26 @@ FEWEST_UNEVEN = 16
 """Fewest columns of units for which equal parts do not come close."""
 
 
-def _find_splits(body: Body, device: Device, most: int, uneven: bool) -> list[Split]:
+def _find_splits(body: Body, device: Device, most: int, stored: Sequence[Stored], uneven: bool) -> list[Split]:
     axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
     order = {dim: i for i, dim in enumerate(_preferred(body, axes))}
     every = [Split(parts, 0.0) for parts in _candidates(axes, order, most)]
     if uneven and order:
         every += _uneven(axes, next(iter(order)), device, most)
-    every.sort(key=lambda s: (s.units, s.rest is not None, len(s.parts), _rank(s.parts, order)))
-    found: list[Split] = []
-    best = float("inf")
-    for split in every:
-        left = {dim: axes[dim].size for dim, _ in split.parts}
+    ways: list[tuple[Split, bool]] = []
+    for split in sorted(every, key=lambda s: (s.units, s.rest is not None, len(s.parts), _rank(s.parts, order))):
+        size = {dim: axes[dim].size for dim, _ in split.parts}
         if split.rest is not None:
-            left[split.rest[0]] -= split.rest[1]
-        types = cut(body.ops, body.types, [(axes[dim], left[dim] // n) for dim, n in split.parts])
-        interval = max(body_interval(body, types, device), port_words(body, types, device))
-        if interval < best:
-            best = interval
-            found.append(replace(split, interval=interval))
+            size[split.rest[0]] -= split.rest[1]
+        types = cut(body.ops, body.types, [(axes[dim], size[dim] // n) for dim, n in split.parts])
+        memory = max((x.cycles(types, device, split.units) for x in stored), default=0.0)
+        interval = max(body_interval(body, types, device), port_words(body, types, device), memory)
+        ways.append((replace(split, interval=interval), memory > 0))
+    whole = min((split.interval for split, short in ways if not short), default=float("inf"))
+    found: list[Split] = []
+    for split, short in ways:
+        if (not found or split.interval < found[-1].interval) and (not short or split.interval < whole):
+            found.append(split)
     even = [split for split in found if split.rest is None]
     return [split for split in found if split.rest is None or _saves(split, even, most)]
 
