@@ -18,7 +18,17 @@ from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.passes.analysis.bodies import Body
 
-__all__ = ["CONTRACTIONS", "REDUCING", "Piece", "Split", "body_interval", "piece_cost", "pieces", "splits"]
+__all__ = [
+    "CONTRACTIONS",
+    "REDUCING",
+    "Piece",
+    "Split",
+    "body_interval",
+    "feed_words",
+    "piece_cost",
+    "pieces",
+    "splits",
+]
 
 
 @dataclass(frozen=True)
@@ -45,9 +55,14 @@ def body_interval(body: Body, types: Sequence[TT], device: Device) -> float:
     return max(piece_cost(body, piece, types, device).interval for piece in pieces(body, device))
 
 
+def feed_words(body: Body, types: Sequence[TT], value: int, device: Device) -> int:
+    """Vector words that a unit takes of an input for one tile (`dialects.rdu.cost.feed`)."""
+    return cost.feed(body.ops, types, value, device).words
+
+
 def port_words(body: Body, types: Sequence[TT], device: Device) -> int:
     """Cycles that the busiest port of a unit takes for one tile, at one vector word a cycle."""
-    words = [cost.feed(body.ops, types, v, device).words for v in range(body.inputs)]
+    words = [feed_words(body, types, v, device) for v in range(body.inputs)]
     words += [words_of(device, types[v].elements * byte_size(types[v].dtype)) for v in body.outputs]
     return max(words, default=0)
 

@@ -14,7 +14,6 @@ from headrace.dialects.dataflow.ops import BufferOp, SectionOp, StageOp, stream_
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.cost import sram_cycles
 from headrace.dialects.machine.device import Device
-from headrace.dialects.rdu.cost import CONTRACTIONS, feed
 from headrace.dialects.support import dtypes, locations
 from headrace.dialects.support.access import View, row_major
 from headrace.dialects.support.diagnostics import Collector
@@ -23,7 +22,7 @@ from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import free_dims, held_bytes, units_for
-from headrace.passes.analysis.pieces import body_interval
+from headrace.passes.analysis.pieces import CONTRACTIONS, body_interval, feed_words
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
@@ -64,7 +63,7 @@ def port_cycles(op: BufferOp, device: Device) -> float:
                 body, types, along = _parts(stage)
                 apart = prod(parts for axis, parts in along if use.index in axis.follows)
                 if any(x.name in CONTRACTIONS for x in body.ops):
-                    most = max(most, apart * feed(body.ops, types, use.index, device).words * size)
+                    most = max(most, apart * feed_words(body, types, use.index, device) * size)
         nbytes[value in op.ins] += stream.steps * most
     return max(sram_cycles(device, nbytes[0]), sram_cycles(device, nbytes[1], write=True))
 

@@ -78,7 +78,7 @@ def divide(stage: StageOp, rest: int) -> tuple[StageOp, StageOp]:
     body = Body.of(stage.body.block)
     axis = divisible(stage, body)
     assert axis is not None
-    blocks = (0, axis.size - rest), (axis.size - rest, rest)
+    blocks: tuple[tuple[int, int], tuple[int, int]] = (0, axis.size - rest), (axis.size - rest, rest)
     read: dict[BufferOp, list[int]] = {}
     for i, value in enumerate(stage.ins):
         assert isinstance(value.owner, BufferOp)
@@ -209,7 +209,7 @@ class ParallelizePass(Pass):
 
     name = "parallelize"
     share: float = option(0.95, "share of the compute units that a section may take", low=0.0, high=1.0)
-    most: int = option(1024, "most units for one piece of a stage", low=1)
+    most: int = option(512, "most units for one piece of a stage", low=1)
 
     by: str = option("time", "what decides: the modelled time, or equal shares of the units", choices=("time", "equal"))
 

@@ -75,7 +75,7 @@ builtin.module attributes {machine.device = #machine.device<"sn40l">} {
 // CHECK:         %[[W:.*]], %[[W2:.*]] = dataflow.buffer [4096, 4096] {{.*}} to (at 0 [4096, 1], at [[START:[0-9]+]] [4096, 1])
 // CHECK:         dataflow.stage "matmul_0"(%[[X]], %[[W]]) par [1 by {{[0-9]+}}
 // CHECK:         dataflow.stage "matmul_0_rest"(%[[X2]], %[[W2]])
-// CHECK:         dataflow.store (%{{.*}} at 0 [4096, 1], %{{.*}} at [[START]] [4096, 1])
+// CHECK:         dataflow.buffer [4096, 4096] (%{{.*}} at 0 [4096, 1], %{{.*}} at [[START]] [4096, 1])
 // FEW-LABEL:   func.func @uneven(
 builtin.module attributes {machine.device = #machine.device<"sn40l">} {
   func.func @uneven(%x: tensor<4096x4096xbf16>, %w: tensor<4096x4096xbf16>) -> tensor<4096x4096xbf16> {
@@ -90,8 +90,9 @@ builtin.module attributes {machine.device = #machine.device<"sn40l">} {
         %10 = tensor.matmul %8, %9 : tensor<64x4096xbf16>, tensor<4096x4096xbf16> -> tensor<64x4096xbf16>
         dataflow.yield %10 : tensor<64x4096xbf16>
       }
-      %8 = dataflow.store (%7 at 0 [4096, 1]) : (!dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]>) -> tensor<4096x4096xbf16>
-      dataflow.yield %8 : tensor<4096x4096xbf16>
+      %8 = dataflow.buffer [4096, 4096] (%7 at 0 [4096, 1]) to (at 0 [4096, 1]) : (!dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]>) -> !dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]>
+      %9 = dataflow.store (%8 at 0 [4096, 1]) : (!dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]>) -> tensor<4096x4096xbf16>
+      dataflow.yield %9 : tensor<4096x4096xbf16>
     }
     func.return %0 : tensor<4096x4096xbf16>
   }
