@@ -50,6 +50,7 @@ RDU = (
     "convert-dataflow-to-rdu",
     "split-to-units",
     "allocate-memory",
+    "loop-launches",  # of launches whose regions now lie at equal distance
     "place",
     "route",
     "check-resources",
@@ -125,7 +126,7 @@ PRECISIONS = {
 LOWER = "lower-precision"
 
 MODES = {
-    "O0": "each op is a section of its own: to look at ops one by one",
+    "O0": "each op is a section of its own, launched by the host: to look at ops one by one",
     "O1": "ops that a fusion rule joins share a section",
     "O3": "sections are cut where the modelled time is least",
 }
@@ -161,6 +162,12 @@ def dataflow(mode: str = "O3", rules: str = "") -> tuple[str, ...]:
     return tuple(f"{x}{{{options[x]}}}" if x in options else x for x in passes)
 
 
+def rdu(mode: str = "O3") -> tuple[str, ...]:
+    """The passes of phase rdu in a mode: in O0 the host launches each section."""
+    by_host = "convert-dataflow-to-rdu{launch=host}"
+    return tuple(by_host if mode == "O0" and x == "convert-dataflow-to-rdu" else x for x in RDU)
+
+
 MODEL_ATTRIBUTE = "headrace.model"
 """Name of the module attribute that holds the name of the model."""
 
@@ -178,6 +185,7 @@ def stages(
     file of fusion rules, at a precision (`PRECISIONS`). `CompileError` for an unknown name, or when `stop` comes before
     `start`."""
     texts = {"tensor": ",".join(tensor(precision, ports, weights)), "dataflow": ",".join(dataflow(mode, rules))}
+    texts["rdu"] = ",".join(rdu(mode))
     for flag, name in (("--from", start), ("--to", stop)):
         if name not in NAMES:
             raise CompileError("unknown-phase", f"{flag}={name}: there is no such phase", fix=nearest(name, NAMES))

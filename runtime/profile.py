@@ -55,7 +55,7 @@ def time_text(seconds: float) -> str:
 
 def amount(value: float) -> str:
     """A number before its unit, with a decimal prefix: `12.3 M`."""
-    for limit, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= limit:
             return f"{value / limit:.3g} {prefix}"
     return f"{value:.3g} "
@@ -116,10 +116,16 @@ class _Page:
         waits = [f"{name} {cycles / self.total:.0%}" for name, cycles in bounds if cycles >= 0.005 * self.total]
         return [
             f"{t.seconds * self.scale:.2f} {self.unit} on {t.device}: {t.cycles:,.0f} cycles at {t.clock / 1e9:g} GHz, "
-            + _count(len(t.launches), "launch"),
+            + self.launches(),
             "waits for " + ", ".join(waits),
             "; ".join(uses),
         ]
+
+    def launches(self) -> str:
+        """How often something is launched, and by whom."""
+        t = self.timing
+        loops = [f"a loop of {x.times} x {_count(x.period, 'section')}" for x in t.loops]
+        return _count(t.calls, "launch") + f" ({', '.join([f'{t.host_launches} by the host', *loops])})"
 
     def sections(self, top: int) -> list[str]:
         t = self.timing

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from headrace.runtime.program import LaunchLoop
+
 BOUNDS = ("compute", "sram", "network", "agcu", "hbm", "ddr", "launch")
 """What can set a pace: cycles of compute units, ports and banks of memory units, ports and links of the network, the
 width and bursts in flight of address generators, bandwidth and latency of off-chip memory, and launches."""
@@ -159,6 +161,17 @@ class Timing:
     hbm_bandwidth: float
     unit_counts: dict[str, int]
     memory: MemoryUse
+    loops: tuple[LaunchLoop, ...] = ()
+
+    @property
+    def calls(self) -> int:
+        """Launches, where a loop that the chip repeats by itself counts once."""
+        return len(self.launches) - sum(loop.period * loop.times - 1 for loop in self.loops)
+
+    @property
+    def host_launches(self) -> int:
+        """Launches that the host makes."""
+        return sum(launch.mode == "sw" for launch in self.launches)
 
     @cached_property
     def runs(self) -> tuple[int, ...]:
@@ -228,12 +241,13 @@ class Timing:
     def utilisation(self) -> dict[str, float]:
         """Shares of the device, over the whole time: `flops` of the peak of the widest type in use, `pcu` of the
         compute units' cycles, `hbm` of the achievable bandwidth."""
+        seconds = max(self.seconds, 1e-30)  # a program may launch nothing
         found = {
-            "flops": self.flops / (self.peak_flops * self.seconds) if self.peak_flops else 0.0,
+            "flops": self.flops / (self.peak_flops * seconds) if self.peak_flops else 0.0,
             "pcu": self.busy(sum(n * c.work for n, c in zip(self.runs, self.configs, strict=True))),
         }
         if self.hbm_bandwidth:
-            found["hbm"] = self.hbm_bytes / (self.hbm_bandwidth * self.seconds)
+            found["hbm"] = self.hbm_bytes / (self.hbm_bandwidth * seconds)
         return found
 
     def busy(self, work: float, cycles: float | None = None) -> float:
@@ -258,6 +272,9 @@ class Timing:
             "bounds": self.bounds,
             "utilisation": self.utilisation,
             "memory": asdict(self.memory),
+            "calls": self.calls,
+            "host_launches": self.host_launches,
+            "loops": [asdict(x) for x in self.loops],
             "launches": [asdict(x) for x in self.launches],
             "configs": [self._config_json(n, c) for n, c in zip(self.runs, self.configs, strict=True)],
             "ops": [{**asdict(x), "stall": x.stall, "utilisation": self.busy(x.work)} for x in self.ops],

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from headrace.dialects.dataflow.ops import BufferOp, LoadOp, StageOp, stream_of
+from headrace.dialects.dataflow.ops import BufferOp, LoadOp, StageOp, StoreOp, stream_of, views
 from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.machine.cost import launch_mode, launch_seconds, memory_bytes_per_cycle
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import fitting_frames
-from headrace.passes.analysis.pieces import CONTRACTIONS, Split, pieces, splits
+from headrace.passes.analysis.pieces import CONTRACTIONS, Split, Stored, pieces, splits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -59,7 +59,18 @@ def options(stage: StageOp, device: Device, most: int) -> list[tuple[Split, int,
     if not any(op.name in CONTRACTIONS for op in body.ops):
         most = min(most, MOST_UNITS)
     steps, chain = stream_of(stage.outs[0]).steps, len(pieces(body, device))
-    return [(split, chain * split.units, steps * split.interval) for split in splits(body, device, most)]
+    found = splits(body, device, most, _stored(stage, body))
+    return [(split, chain * split.units, steps * split.interval) for split in found]
+
+
+def _stored(stage: StageOp, body: Body) -> tuple[Stored, ...]:
+    """What goes from a stage straight to off-chip memory."""
+    return tuple(
+        Stored(value, views(use.operation.in_views)[use.index].strides)
+        for value, out in zip(body.outputs, stage.outs, strict=True)
+        for use in out.uses
+        if isinstance(use.operation, StoreOp)
+    )
 
 
 def moved(stream: SSAValue) -> int:

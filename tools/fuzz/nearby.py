@@ -23,6 +23,8 @@ TOLERANCE = {"f64": 1e-10, "f32": 2e-5, "f16": 2e-2, "bf16": 1e-1, "f8e4m3": 1.3
 """Largest error of a result over its largest magnitude, by element type; other types agree exactly."""
 MARGIN = 4
 """How many times closer than the tolerance the values of a program stay to their neighbours."""
+CHOICES = 4
+"""Neighbours that an index or truth value is tried on when f32 is rounded to another type."""
 MOST = 1000.0
 """Largest magnitude of a tame float."""
 
@@ -69,11 +71,11 @@ class Nearby:
         self.most = most
         self._rounding = {**_ROUNDING, "f32": _ROUNDING[rounds or "f32"]}
         self._least = TOLERANCE[rounds] if rounds else 0.0
-        self._moves_leaves = bool(rounds)
+        self._rounds = rounds
 
     def leaf(self, array: Array) -> Value:
         """An input, weight or constant: exact, but for f32 that may be rounded."""
-        return Value(array, self._moved(array) if self._moves_leaves and from_numpy(array.dtype) == "f32" else array)
+        return Value(array, self._rounded(array))
 
     def evaluate(self, name: str, attrs: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
         """The results of an op; `Declined` when they are too large or depend on roundings."""
@@ -102,7 +104,29 @@ class Nearby:
                 others = tuple(self._flipped(x) for x in others)
             for array, other in zip(found, others, strict=True):
                 self._check_near(array, other)
+            if (
+                self._rounds
+                and not all(from_numpy(x.dtype) in TOLERANCE for x in found)
+                and any(x.near is not x.array for x in operands)
+            ):
+                self._check_choices(name, attrs, operands, found)
         return [Value(array, other) for array, other in zip(found, others, strict=True)]
+
+    def _check_choices(
+        self, name: str, attrs: Mapping[str, Any], operands: Sequence[Value], found: Sequence[Array]
+    ) -> None:
+        """Floats that are rounded a lot meet more often than one neighbour shows, and an index or a truth value is then
+        another one."""
+        for _ in range(CHOICES):
+            others = meaning.evaluate(name, attrs, *(self._moved(x.near) for x in operands))
+            for array, other in zip(found, others, strict=True):
+                self._check_near(array, other)
+
+    def _rounded(self, array: Array) -> Array:
+        """An array as it is lowered; itself when it is not f32 or nothing is lowered."""
+        if not self._rounds or from_numpy(array.dtype) != "f32":
+            return array
+        return np.asarray(array.astype(to_numpy(self._rounds)), array.dtype)
 
     def _moved(self, array: Array) -> Array:
         """A neighbour of an array: each element some roundings away."""
@@ -111,7 +135,7 @@ class Nearby:
             return array
         shape: tuple[int, ...] = array.shape
         factor = self._rng.uniform(1 - rounding, 1 + rounding, shape)
-        return np.asarray(np.multiply(array, factor, dtype=np.float64)).astype(array.dtype)
+        return self._rounded(np.asarray(np.multiply(array, factor, dtype=np.float64)).astype(array.dtype))
 
     def _flipped(self, array: Array) -> Array:
         """The array with some of its zeros as the other zero; itself when it has none."""

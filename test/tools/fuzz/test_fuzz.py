@@ -186,6 +186,9 @@ def test_what_depends_on_roundings_to_bf16_is_declined() -> None:
             nearby.evaluate("tensor.sub", {}, given)
     whole = np.int32([1, 3])
     assert nearby.leaf(whole).near is whole
+    equal_in_bf16 = nearby.leaf(np.float32([1.0, 1.001]))
+    with pytest.raises(Declined, match="depends on"):
+        nearby.evaluate("tensor.argmax", {"axis": 0, "keepdims": False, "select_last": False}, [equal_in_bf16])
 
 
 def test_a_planted_fault_of_a_precision_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
