@@ -16,7 +16,17 @@ from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.passes.analysis.bodies import Body
 
-__all__ = ["CONTRACTIONS", "REDUCING", "Piece", "Split", "body_interval", "piece_cost", "pieces", "splits"]
+__all__ = [
+    "CONTRACTIONS",
+    "REDUCING",
+    "Piece",
+    "Split",
+    "body_interval",
+    "piece_cost",
+    "pieces",
+    "splits",
+    "traffic",
+]
 
 
 @dataclass(frozen=True)
@@ -46,17 +56,19 @@ def body_interval(body: Body, types: Sequence[TT], device: Device) -> float:
 def port_words(body: Body, types: Sequence[TT], device: Device) -> int:
     """Cycles that the busiest port of a unit takes for one tile, at one vector word a cycle."""
     words = [cost.feed(body.ops, types, v, device).words for v in range(body.inputs)]
-    words += [words_of(device, types[v].elements * byte_size(types[v].dtype)) for v in body.outputs]
+    words += [_words(types[v], device) for v in body.outputs]
     return max(words, default=0)
 
 
 @dataclass(frozen=True)
 class Split:
-    """A way to spread a body over symmetric units: `parts` of its first output's dims, and the cycles between tiles
-    when every unit has its part."""
+    """A way to spread a body over symmetric units: `parts` of its first output's dims, the cycles between tiles when
+    every unit has its part, and what it reads of each input and writes of each output for a tile (`traffic`)."""
 
     parts: tuple[tuple[int, int], ...]
     interval: float
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
 
     @property
     def units(self) -> int:
@@ -92,8 +104,30 @@ def _find_splits(body: Body, device: Device, most: int) -> list[Split]:
         types = cut(body.ops, body.types, [(axes[dim], axes[dim].size // n) for dim, n in parts])
         interval = max(body_interval(body, types, device), port_words(body, types, device))
         if not found or interval < found[-1].interval:
-            found.append(Split(parts, interval))
+            found.append(Split(parts, interval, *_traffic(body, parts, types, axes, device)))
     return found
+
+
+def traffic(body: Body, parts: Sequence[tuple[int, int]], device: Device) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The vector words that all units of a body spread in `parts` read of each input and write of each output for a
+    tile; what several units read alike is read once."""
+    axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
+    types = cut(body.ops, body.types, [(axes[dim], axes[dim].size // n) for dim, n in parts])
+    return _traffic(body, parts, types, axes, device)
+
+
+def _traffic(
+    body: Body, parts: Sequence[tuple[int, int]], types: Sequence[TT], axes: dict[int, Axis], device: Device
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def distinct(v: int) -> int:
+        return prod(n for dim, n in parts if axes[dim].dim_of(v) >= 0)
+
+    reads = tuple(cost.feed(body.ops, types, v, device).words * distinct(v) for v in range(body.inputs))
+    return reads, tuple(_words(types[v], device) * distinct(v) for v in body.outputs)
+
+
+def _words(tile: TT, device: Device) -> int:
+    return words_of(device, tile.elements * byte_size(tile.dtype))
 
 
 def _preferred(body: Body, axes: dict[int, Axis]) -> list[int]:
