@@ -31,6 +31,7 @@ from headrace.runtime.program import (
     Config,
     Flow,
     Launch,
+    LaunchLoop,
     Param,
     Pcu,
     Pmu,
@@ -90,7 +91,13 @@ def encode(module: ModuleOp, meta: Mapping[str, Any] | None = None, *, routed: b
         tuple(ports["output"]),
         tuple((pair.data[0].data, pair.data[1].data) for pair in program.states),
         dict(meta or {}),
+        _loops(program),
     )
+
+
+def _loops(program: ProgramOp) -> tuple[LaunchLoop, ...]:
+    number = {launch: i for i, launch in enumerate(program.launches)}
+    return tuple(LaunchLoop(number[op.launches[0]], len(op.rounds[0]), len(op.rounds)) for op in program.loops)
 
 
 def _config(op: ConfigOp, columns: int) -> Config:

@@ -50,6 +50,7 @@ RDU = (
     "convert-dataflow-to-rdu",
     "split-to-units",
     "allocate-memory",
+    "loop-launches",  # of launches whose regions now lie at equal distance
     "place",
     "route",
     "check-resources",
@@ -125,7 +126,7 @@ PRECISIONS = {
 LOWER = "lower-precision"
 
 MODES = {
-    "O0": "each op is a section of its own: to look at ops one by one",
+    "O0": "each op is a section of its own, launched by the host: to look at ops one by one",
     "O1": "ops that a fusion rule joins share a section",
     "O3": "sections are cut where the modelled time is least",
 }
@@ -153,8 +154,18 @@ def dataflow(mode: str = "O3", rules: str = "") -> tuple[str, ...]:
         raise CompileError("bad-option", f"fusion rules are given with {mode}", fix="-O 1 takes them")
     if mode == "O3":
         return DATAFLOW
-    cut = "cut-sections{by=op}" if mode == "O0" else "cut-sections{by=rule" + (f' rules="{rules}"}}' if rules else "}")
-    return tuple(cut if x == "cut-sections" else x for x in DATAFLOW if mode != "O0" or x != "fuse-stages")
+    if mode == "O0":
+        options = {"convert-tensor-to-dataflow": "transposes=stages", "cut-sections": "by=op"}
+    else:
+        options = {"cut-sections": "by=rule" + (f' rules="{rules}"' if rules else "")}
+    passes = (x for x in DATAFLOW if mode != "O0" or x != "fuse-stages")
+    return tuple(f"{x}{{{options[x]}}}" if x in options else x for x in passes)
+
+
+def rdu(mode: str = "O3") -> tuple[str, ...]:
+    """The passes of phase rdu in a mode: in O0 the host launches each section."""
+    by_host = "convert-dataflow-to-rdu{launch=host}"
+    return tuple(by_host if mode == "O0" and x == "convert-dataflow-to-rdu" else x for x in RDU)
 
 
 MODEL_ATTRIBUTE = "headrace.model"
@@ -174,6 +185,7 @@ def stages(
     file of fusion rules, at a precision (`PRECISIONS`). `CompileError` for an unknown name, or when `stop` comes before
     `start`."""
     texts = {"tensor": ",".join(tensor(precision, ports, weights)), "dataflow": ",".join(dataflow(mode, rules))}
+    texts["rdu"] = ",".join(rdu(mode))
     for flag, name in (("--from", start), ("--to", stop)):
         if name not in NAMES:
             raise CompileError("unknown-phase", f"{flag}={name}: there is no such phase", fix=nearest(name, NAMES))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any, cast
 
@@ -581,6 +582,7 @@ def _check_launches(program: Program, found: Collector) -> None:
                 found.add(CODE, f"{what} reads region '{region.name}' before any launch has written it",
                           location=launch.location)  # fmt: skip
         ready.update(written)
+    _check_loops(program, found)
     for name, times in Counter(p.name for p in program.inputs).items():
         if times > 1:
             found.add(CODE, f"input '{name}' is named {times} times")
@@ -604,3 +606,39 @@ def _check_launches(program: Program, found: Collector) -> None:
             found.add(CODE, f"state '{past}' = '{present}' is not an input and an output")
         elif a.type != b.type:
             found.add(CODE, f"state '{past}' is {a.type} but '{present}' is {b.type}")
+
+
+def _check_loops(program: Program, found: Collector) -> None:
+    """Loops follow each other; every round launches the same configs, with parameters at a constant step."""
+    end = 0
+    for number, loop in enumerate(program.loops):
+        what = f"loop {number}"
+        if loop.first < end or loop.period < 1 or loop.times < 2 or loop.end > len(program.launches):
+            found.add(CODE, f"{what} takes {loop.times} rounds of {loop.period} launches from launch {loop.first} of "
+                      f"{len(program.launches)}")  # fmt: skip
+            continue
+        end = loop.end
+        if any(launch.mode != "hw" for launch in program.launches[loop.first + 1 : loop.end]):
+            found.add(CODE, f"{what}: the host launches more than the first")
+        for i in range(loop.first, loop.first + loop.period):
+            rounds = program.launches[i : loop.end : loop.period]
+            if len({launch.config for launch in rounds}) > 1:
+                found.add(CODE, f"{what}: rounds launch different configs", location=rounds[0].location)
+                continue
+            for param in range(min(len(launch.args) for launch in rounds)):
+                at = [_begins(program, launch.args[param]) for launch in rounds]
+                known = [one for one in at if one is not None]  # the others are reported with their launch or region
+                steps = {b[1] - a[1] for a, b in pairwise(known)}
+                if len(known) == len(at) and (len({memory for memory, _ in known}) > 1 or len(steps) > 1):
+                    found.add(CODE, f"{what}: parameter {param} of launch {i} does not advance by a constant step",
+                              location=rounds[0].location)  # fmt: skip
+
+
+def _begins(program: Program, place: tuple[int, int]) -> tuple[str, int] | None:
+    """Memory and byte of an element of a region; None when there is no such region, or its type is unknown."""
+    if not 0 <= place[0] < len(program.regions):
+        return None
+    region = program.regions[place[0]]
+    if region.type.dtype not in dtypes.BITS:
+        return None
+    return region.memory, region.address + place[1] * dtypes.byte_size(region.type.dtype)

@@ -12,7 +12,9 @@ HIDDEN = 0.0005
 """Ops with a smaller share of the time are summed up: others hide what they take."""
 LEGEND = (
     "A row's time is its part of the critical path: the rows and the launches add up to the whole.\n"
-    "'computes' is what its units work, also while something else is waited for; 'bound by' is what sets their pace."
+    "'computes' is what its units work, also while something else is waited for; 'bound by' is what sets their pace.\n"
+    "'busy' is the part of the device's compute units that compute (of a group: of its own), 'stall' the part of the\n"
+    "time from the first tile of its units to their last in which they wait."
 )
 
 
@@ -53,7 +55,7 @@ def time_text(seconds: float) -> str:
 
 def amount(value: float) -> str:
     """A number before its unit, with a decimal prefix: `12.3 M`."""
-    for limit, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= limit:
             return f"{value / limit:.3g} {prefix}"
     return f"{value:.3g} "
@@ -114,62 +116,90 @@ class _Page:
         waits = [f"{name} {cycles / self.total:.0%}" for name, cycles in bounds if cycles >= 0.005 * self.total]
         return [
             f"{t.seconds * self.scale:.2f} {self.unit} on {t.device}: {t.cycles:,.0f} cycles at {t.clock / 1e9:g} GHz, "
-            + _count(len(t.launches), "launch"),
+            + self.launches(),
             "waits for " + ", ".join(waits),
             "; ".join(uses),
         ]
+
+    def launches(self) -> str:
+        """How often something is launched, and by whom."""
+        t = self.timing
+        loops = [f"a loop of {x.times} x {_count(x.period, 'section')}" for x in t.loops]
+        return _count(t.calls, "launch") + f" ({', '.join([f'{t.host_launches} by the host', *loops])})"
 
     def sections(self, top: int) -> list[str]:
         t = self.timing
         time = f"{self.unit} a run"
         rows: list[tuple[str, ...]] = [
-            ("section", "runs", time, "share", "bound by", "PCU", "PMU", "AGCU", "link", "FLOP", "moves")
+            (
+                "section",
+                "runs",
+                time,
+                "share",
+                "bound by",
+                "busy",
+                "stall",
+                "PCU",
+                "PMU",
+                "AGCU",
+                "link",
+                "FLOP",
+                "moves",
+            )
         ]
         found = sorted(zip(t.runs, t.configs, strict=True), key=lambda x: -x[0] * x[1].cycles)
         for runs, c in found[:top]:
             used = [str(c.used.get(kind, 0)) for kind in ("pcu", "pmu", "agcu")]
             bound = max(c.bounds, key=lambda k: c.bounds[k], default="")
-            first = (f"@{c.name}", str(runs), self.time(c.cycles), self.share(runs * c.cycles), bound)
+            use = f"{t.busy(c.work, c.cycles):.1%}", f"{c.stall:.0%}"
+            first = (f"@{c.name}", str(runs), self.time(c.cycles), self.share(runs * c.cycles), bound, *use)
             moved = f"{amount(c.hbm_bytes + c.ddr_bytes)}B"
             rows.append((*first, *used, f"{c.link_load:.0%}", amount(c.flops).strip(), moved))
         if len(found) > top:
             rest = sum(runs * c.cycles for runs, c in found[top:])
-            rows.append((f"{len(found) - top} more", "", "", self.share(rest), *[""] * 7))
+            rows.append((f"{len(found) - top} more", "", "", self.share(rest), *[""] * 9))
         launching = t.launch_seconds * t.clock
         mean = self.time(launching / max(1, len(t.launches)))
-        rows.append(("launches", str(len(t.launches)), mean, self.share(launching), "launch", *[""] * 6))
+        rows.append(("launches", str(len(t.launches)), mean, self.share(launching), "launch", *[""] * 8))
         return _table(rows, (0, 4))
 
     def ops(self, top: int) -> list[str]:
-        rows: list[tuple[str, ...]] = [(self.unit, "share", "computes", "bound by", "FLOP", "op of the model")]
+        rows: list[tuple[str, ...]] = [
+            (self.unit, "share", "computes", "bound by", "busy", "stall", "FLOP", "op of the model")
+        ]
         bound = _bounds_by_op(self.timing)
         shown = [op for op in self.timing.ops[:top] if op.cycles >= self.total * HIDDEN]
         for op in shown:
             work = self.time(op.busy) if op.busy else ""
             where = f"{_short(op.location or '(no location)')}{f' ({op.op})' if op.op else ''}"
             flops = amount(op.flops).strip() if op.flops else ""
-            rows.append(
-                (self.time(op.cycles), self.share(op.cycles), work, bound.get((op.location, op.op), ""), flops, where)
-            )
+            by = bound.get((op.location, op.op), "")
+            use = f"{self.timing.busy(op.work):.1%}" if op.work else "", f"{op.stall:.0%}" if op.present else ""
+            rows.append((self.time(op.cycles), self.share(op.cycles), work, by, *use, flops, where))
         if rest := self.timing.ops[len(shown) :]:
             cycles = sum(op.cycles for op in rest)
-            rows.append((self.time(cycles), self.share(cycles), "", "", "", f"{len(rest)} more"))
+            rows.append((self.time(cycles), self.share(cycles), *[""] * 5, f"{len(rest)} more"))
         launching = self.timing.launch_seconds * self.timing.clock
         count = _count(len(self.timing.launches), "launch")
-        rows.append((self.time(launching), self.share(launching), "", "launch", "", count))
-        return _table(rows, (3, 5))
+        rows.append((self.time(launching), self.share(launching), "", "launch", *[""] * 3, count))
+        return _table(rows, (3, 7))
 
     def units(self, top: int) -> list[str]:
         t = self.timing
         found = [(runs, c, u) for runs, c in zip(t.runs, t.configs, strict=True) for u in c.units if u.cycles > 0]
         rows: list[tuple[str, ...]] = [
-            (self.unit, "share", "works", "bound by", "sites", "steps", "cycles a step", "units", "op of the model")
+            (
+                *(self.unit, "share", "works", "bound by", "busy", "stall"),
+                *("sites", "steps", "cycles a step", "units", "op of the model"),
+            )
         ]
         for runs, c, u in sorted(found, key=lambda x: -x[0] * x[2].cycles)[:top]:
             times = (self.time(runs * u.cycles), self.share(runs * u.cycles), self.time(runs * u.busy))
+            own = u.work / (u.sites * max(c.cycles, 1e-9))
+            use = f"{own:.1%}" if u.work else "", f"{u.stall:.0%}"
             size = (str(u.sites), str(u.steps), f"{u.interval:,.0f}")
-            rows.append((*times, u.bound, *size, f"@{c.name}/{u.name} {u.mode}", _short(u.location, 40)))
-        return _table(rows, (3, 7, 8))
+            rows.append((*times, u.bound, *use, *size, f"@{c.name}/{u.name} {u.mode}", _short(u.location, 40)))
+        return _table(rows, (3, 9, 10))
 
 
 def _bounds_by_op(timing: Timing) -> dict[tuple[str, str], str]:

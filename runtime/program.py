@@ -164,6 +164,21 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchLoop:
+    """Launches that the chip repeats by itself: `times` rounds of `period` launches, from launch `first` on. Every
+    round launches the same configs, with parameters a constant number of bytes after those of the round before."""
+
+    first: int
+    period: int
+    times: int
+
+    @property
+    def end(self) -> int:
+        """The number of the launch after it."""
+        return self.first + self.period * self.times
+
+
+@dataclass(frozen=True, slots=True)
 class Port:
     """A named input or output of the program: a dense tensor at an element offset of a region."""
 
@@ -175,7 +190,8 @@ class Port:
 
 @dataclass(frozen=True)
 class Program:
-    """A whole routed program. `states` lists (input name, output name) that share one buffer kept between runs.
+    """A whole routed program. `states` lists (input name, output name) that share one buffer kept between runs; `loops`
+    says which of the launches the chip repeats.
     `device` is the device description as plain data; `meta` holds what reports need (model name, pipeline, options)."""
 
     device: Mapping[str, Any]
@@ -186,6 +202,7 @@ class Program:
     outputs: tuple[Port, ...]
     states: tuple[tuple[str, str], ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    loops: tuple[LaunchLoop, ...] = ()
 
 
 def elements(shape: tuple[int, ...]) -> int:

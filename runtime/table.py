@@ -21,6 +21,7 @@ from headrace.runtime.program import (
     Config,
     Flow,
     Launch,
+    LaunchLoop,
     Param,
     Pcu,
     Pmu,
@@ -30,7 +31,7 @@ from headrace.runtime.program import (
     Unit,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the table's layout; it changes whenever older readers would misread a table."""
 MAGIC = b"HRTB"
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -235,6 +236,10 @@ class _Writer:
             for region_number, offset in launch.args:
                 self.number(region_number)
                 self.number(offset)
+        self.number(len(program.loops))
+        for loop in program.loops:
+            for value in (loop.first, loop.period, loop.times):
+                self.number(value)
         for ports in (program.inputs, program.outputs):
             self.number(len(ports))
             for port in ports:
@@ -430,15 +435,18 @@ class _Reader:
 
     def program(self) -> Program:
         device = self.value()
+        regions, configs, launches = self.many(self.region, 6), self.many(self.config, 3), self.many(self.launch, 4)
+        loops = self.many(lambda: LaunchLoop(self.number(), self.number(), self.number()), 3)
         found = Program(
             device,
-            self.many(self.region, 6),
-            self.many(self.config, 3),
-            self.many(self.launch, 4),
+            regions,
+            configs,
+            launches,
             self.many(self.port, 4),
             self.many(self.port, 4),
             self.many(lambda: (self.string(), self.string()), 2),
             self.value(),
+            loops,
         )
         if not isinstance(device, dict) or not isinstance(found.meta, dict):
             raise BadTable("device or meta is not a dictionary")

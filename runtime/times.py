@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from headrace.runtime.program import LaunchLoop
+
 BOUNDS = ("compute", "sram", "network", "agcu", "hbm", "ddr", "launch")
 """What can set a pace: cycles of compute units, ports and banks of memory units, ports and links of the network, the
 width and bursts in flight of address generators, bandwidth and latency of off-chip memory, and launches."""
@@ -13,14 +15,26 @@ width and bursts in flight of address generators, bandwidth and latency of off-c
 
 @dataclass(frozen=True)
 class OpTime:
-    """Time of one model op, by its location: cycles of its share of the critical path in all launches, and the cycles
-    that its units work."""
+    """Time of one model op, by its location, in all launches: cycles of its share of the critical path, and the cycles
+    that its units work.
+
+    `work` is the cycles that its compute units compute, summed over the units; `present` the cycles from the first
+    start of its units to their last end, `waits` those of them in which the units wait.
+    """
 
     location: str
     op: str
     cycles: float
     busy: float
     flops: int = 0
+    work: float = 0.0
+    present: float = 0.0
+    waits: float = 0.0
+
+    @property
+    def stall(self) -> float:
+        """The part of the time from its first tile to its last in which it waits."""
+        return self.waits / self.present if self.present else 0.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,26 @@ class UnitTime:
     bytes: int = 0
     ops: tuple[OpTime, ...] = ()
 
+    @property
+    def present(self) -> float:
+        """Cycles from its first start to its last end."""
+        return self.end - self.start
+
+    @property
+    def waits(self) -> float:
+        """Those of them in which it waits: for tiles, for room, or for what it shares."""
+        return max(0.0, self.present - self.busy)
+
+    @property
+    def stall(self) -> float:
+        """The part of the time from its first tile to its last in which it waits."""
+        return self.waits / self.present if self.present else 0.0
+
+    @property
+    def work(self) -> float:
+        """Cycles that its units compute, summed over the units."""
+        return self.sites * self.parts.get("compute", 0.0) if self.kind == "pcu" else 0.0
+
 
 @dataclass(frozen=True)
 class ConfigTime:
@@ -69,6 +103,17 @@ class ConfigTime:
     ddr_bytes: int
     link_load: float
     settled: bool = True
+
+    @property
+    def work(self) -> float:
+        """Cycles that its units compute, summed over the units."""
+        return sum(u.work for u in self.units)
+
+    @property
+    def stall(self) -> float:
+        """The part of the time that units are present, from their first tile to their last, in which they wait."""
+        present = sum(u.sites * u.present for u in self.units)
+        return sum(u.sites * u.waits for u in self.units) / present if present else 0.0
 
 
 @dataclass(frozen=True)
@@ -116,6 +161,17 @@ class Timing:
     hbm_bandwidth: float
     unit_counts: dict[str, int]
     memory: MemoryUse
+    loops: tuple[LaunchLoop, ...] = ()
+
+    @property
+    def calls(self) -> int:
+        """Launches, where a loop that the chip repeats by itself counts once."""
+        return len(self.launches) - sum(loop.period * loop.times - 1 for loop in self.loops)
+
+    @property
+    def host_launches(self) -> int:
+        """Launches that the host makes."""
+        return sum(launch.mode == "sw" for launch in self.launches)
 
     @cached_property
     def runs(self) -> tuple[int, ...]:
@@ -174,34 +230,35 @@ class Timing:
         for n, c in zip(self.runs, self.configs, strict=True):
             for unit in c.units:
                 for op in unit.ops:
-                    row = rows.setdefault((op.location, op.op), [0.0, 0.0, 0.0])
-                    row[0] += n * op.cycles
-                    row[1] += n * op.busy
-                    row[2] += n * op.flops
-        found = [OpTime(where, op, a, b, int(f)) for (where, op), (a, b, f) in rows.items()]
+                    row = rows.setdefault((op.location, op.op), [0.0] * 6)
+                    parts = (op.cycles, op.busy, op.flops, op.work, op.present, op.waits)
+                    for i, part in enumerate(parts):
+                        row[i] += n * part
+        found = [OpTime(where, op, a, b, int(f), *rest) for (where, op), (a, b, f, *rest) in rows.items()]
         return tuple(sorted(found, key=lambda x: (-x.cycles, -x.busy)))
 
     @property
     def utilisation(self) -> dict[str, float]:
         """Shares of the device, over the whole time: `flops` of the peak of the widest type in use, `pcu` of the
         compute units' cycles, `hbm` of the achievable bandwidth."""
-        total = max(self.cycles, 1e-9)
-        pcu = sum(
-            n * u.sites * u.parts.get("compute", 0.0)
-            for n, c in zip(self.runs, self.configs, strict=True)
-            for u in c.units
-            if u.kind == "pcu"
-        )
+        seconds = max(self.seconds, 1e-30)  # a program may launch nothing
         found = {
-            "flops": self.flops / (self.peak_flops * self.seconds) if self.peak_flops else 0.0,
-            "pcu": pcu / (max(1, self.unit_counts.get("pcu", 0)) * total),
+            "flops": self.flops / (self.peak_flops * seconds) if self.peak_flops else 0.0,
+            "pcu": self.busy(sum(n * c.work for n, c in zip(self.runs, self.configs, strict=True))),
         }
         if self.hbm_bandwidth:
-            found["hbm"] = self.hbm_bytes / (self.hbm_bandwidth * self.seconds)
+            found["hbm"] = self.hbm_bytes / (self.hbm_bandwidth * seconds)
         return found
 
+    def busy(self, work: float, cycles: float | None = None) -> float:
+        """Cycles of work of all units as a part of what the device's compute units could do in `cycles` (None: in all
+        of the time)."""
+        time = self.cycles if cycles is None else cycles
+        return work / (max(1, self.unit_counts.get("pcu", 0)) * max(time, 1e-9))
+
     def to_json(self) -> dict[str, Any]:
-        """Everything as plain data, with the totals."""
+        """Everything as plain data, with the totals. `stall` is the part of the time from first to last tile in which
+        units wait; `utilisation` that of the device's compute units (of a group: its own) in use."""
         return {
             "device": self.device,
             "model": self.model,
@@ -215,10 +272,22 @@ class Timing:
             "bounds": self.bounds,
             "utilisation": self.utilisation,
             "memory": asdict(self.memory),
+            "calls": self.calls,
+            "host_launches": self.host_launches,
+            "loops": [asdict(x) for x in self.loops],
             "launches": [asdict(x) for x in self.launches],
-            "configs": [{"runs": n, **asdict(c)} for n, c in zip(self.runs, self.configs, strict=True)],
-            "ops": [asdict(x) for x in self.ops],
+            "configs": [self._config_json(n, c) for n, c in zip(self.runs, self.configs, strict=True)],
+            "ops": [{**asdict(x), "stall": x.stall, "utilisation": self.busy(x.work)} for x in self.ops],
         }
+
+    def _config_json(self, runs: int, config: ConfigTime) -> dict[str, Any]:
+        total = max(config.cycles, 1e-9)
+        rows = [
+            {**asdict(u), "stall": u.stall, "utilisation": u.work / (u.sites * total) if u.work else 0.0}
+            for u in config.units
+        ]
+        use = self.busy(config.work, config.cycles)
+        return {"runs": runs, **asdict(config), "units": rows, "stall": config.stall, "utilisation": use}
 
     def text(self, top: int = 20, units: bool = False) -> str:
         """Tables for people; `profile_text`."""

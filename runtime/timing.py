@@ -87,6 +87,7 @@ def time_program(program: Program, model: str = "event") -> Timing:
         memory.bandwidth * memory.efficiency if device.hbm else 0.0,
         {kind: device.count(kind) for kind in ("pcu", "pmu", "agcu")},
         memory_use(program, device),
+        program.loops,
     )
 
 

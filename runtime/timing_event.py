@@ -79,11 +79,12 @@ def _speeds(
     speeds = np.ones_like(used)
     for i in users:
         p = processes[i]
-        at = np.stack([schedule.start[i], schedule.finish[i]], 1).ravel()
-        worked = np.interp(time, at, np.repeat(np.arange(p.chunks + 1.0), 2)[1:-1] * p.pace)
+        at, clock = np.stack([schedule.start[i], schedule.finish[i]], 1).ravel(), time
+        if p.speed is not None:  # a chunk proceeds with the clock of its process, not evenly
+            at, clock = p.speed.work(at), p.speed.work(time)
+            speeds[:, i] = np.diff(clock) / length
+        worked = np.interp(clock, at, np.repeat(np.arange(p.chunks + 1.0), 2)[1:-1] * p.pace)
         used[:, i] = np.diff(worked) / length
-        if p.speed is not None:
-            speeds[:, i] = np.diff(p.speed.work(time)) / length
     wants = np.where(used > BUSY * speeds, 1.0, used)
     fair, setter = fair_speeds(resources, wants)
     if (fair >= 1.0).all() and (speeds >= 1.0).all():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from headrace.dialects.rdu.cost import body_flops, op_shares
@@ -95,6 +97,8 @@ class Report:
             if owns:
                 busy = max(busy, course.length[slowest.cluster])
         ops, flops = self._ops(index, cycles, parts.get("compute", 0.0), steps)
+        waits = max(0.0, end - start - busy)
+        ops = tuple(replace(op, present=end - start, waits=waits) for op in ops)
         nbytes = sum(m.moved * m.steps for m in mine)
         if isinstance(unit, Pmu):
             nbytes = int(np.prod(unit.shape, dtype=np.int64)) * dtypes.byte_size(unit.dtype)
@@ -138,7 +142,7 @@ class Report:
         runs = steps * len(unit.sites)
         live = [op for op in unit.ops if op.operands]
         if not live:
-            return (OpTime(unit.location, "copy", cycles, compute),), 0
+            return (OpTime(unit.location, "copy", cycles, compute, work=compute * len(unit.sites)),), 0
         shares = op_shares(live, unit.types, self.demand.device)
         found = tuple(
             OpTime(
@@ -147,6 +151,7 @@ class Report:
                 cycles * share,
                 compute * share,
                 body_flops([op], unit.types) * runs,
+                compute * share * len(unit.sites),
             )
             for op, share in zip(live, shares, strict=True)
         )

@@ -38,11 +38,13 @@ rdu.config @c virtual ("x" in tensor<4x64xf32>, "y" out tensor<4x64xf32>) {
 rdu.program @main {
   rdu.region @x input tensor<4x64xf32>
   rdu.region @z temp tensor<4x64xf32>
+  rdu.region @v temp tensor<4x64xf32>
   rdu.region @y output tensor<4x64xf32>
   rdu.port input "x" tensor<4x64xf32> in @x
   rdu.port output "y" tensor<4x64xf32> in @y
   rdu.launch @c (@x, @z) sw
-  rdu.launch @c (@z, @y) sw
+  rdu.launch @c (@z, @v) hw
+  rdu.launch @c (@v, @y) hw
 }
 }
 """
@@ -51,7 +53,7 @@ rdu.program @main {
 @cache
 def _diamond() -> ModuleOp:
     module, _ = parse(context(), DIAMOND, "diamond.mlir")
-    PassManager(context(), build("allocate-memory,place,route")).run(module)
+    PassManager(context(), build("allocate-memory,loop-launches,place,route")).run(module)
     return module
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.dialects.rdu import config, program, units
 from headrace.dialects.rdu.config import PHASES, ConfigOp, FlowOp
-from headrace.dialects.rdu.program import LaunchOp, PortOp, ProgramOp, RegionOp
+from headrace.dialects.rdu.program import LaunchOp, LoopOp, PortOp, ProgramOp, RegionOp
 from headrace.dialects.rdu.syntax import coordinates
 from headrace.dialects.rdu.units import AgcuOp, PcuOp, PmuOp, UnitOp, YieldOp
 
@@ -17,6 +17,7 @@ __all__ = [
     "ConfigOp",
     "FlowOp",
     "LaunchOp",
+    "LoopOp",
     "PcuOp",
     "PmuOp",
     "PortOp",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from xdsl.dialects.builtin import (
@@ -33,6 +33,7 @@ from xdsl.utils.exceptions import VerifyException
 from headrace.dialects.rdu import syntax
 from headrace.dialects.rdu.config import ConfigOp
 from headrace.dialects.rdu.syntax import AnyTensor, Int, integer, symbol
+from headrace.dialects.support import dtypes
 from headrace.dialects.support.attributes import string
 from headrace.dialects.support.faults import InnerFault
 from headrace.dialects.tensor.base import ir_type, tt
@@ -236,9 +237,84 @@ class LaunchOp(IRDLOperation):
 
 
 @irdl_op_definition
+class LoopOp(IRDLOperation):
+    """Launches that the chip repeats by itself, `times` rounds of them, all written out in order. A round launches the
+    configs of the first, and each of its parameters lies a constant number of bytes after where it lay in the round
+    before: the chip holds an address and a step. The host may launch the first (`sw`), never what follows.
+
+        rdu.loop 2 {
+          rdu.launch @layer (@x, @w0, @y) hw
+          rdu.launch @layer (@y, @w1, @z) hw
+        }
+
+    Refused: fewer than two rounds, rounds of other configs, a launch by the host after the first, and, once regions
+    have addresses, parameters in another memory or at another step than before.
+    """
+
+    name = "rdu.loop"
+    times = prop_def(Int)
+    body = region_def("single_block")
+    traits = traits_def(NoTerminator())
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(self, times: int, body: Block | Region) -> None:
+        super().__init__(
+            regions=[body if isinstance(body, Region) else Region(body)], properties={"times": integer(times)}
+        )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LoopOp:
+        times = parser.parse_integer(allow_boolean=False)
+        other = parser.parse_optional_attr_dict_with_keyword()
+        region = parser.parse_region()
+        op = LoopOp(times, region if region.blocks else Region(Block()))
+        op.attributes.update(other.data if other is not None else {})
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.times.value.data}")
+        syntax.print_other(printer, self)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_empty_block=False)
+
+    @property
+    def launches(self) -> list[LaunchOp]:
+        """The launches of all rounds, in order."""
+        return [op for op in self.body.block.ops if isinstance(op, LaunchOp)]
+
+    @property
+    def rounds(self) -> list[list[LaunchOp]]:
+        """The launches of each round; none when they do not make equal rounds."""
+        found, times = self.launches, self.times.value.data
+        if times < 1 or not found or len(found) % times:
+            return []
+        period = len(found) // times
+        return [found[i : i + period] for i in range(0, len(found), period)]
+
+    def verify_(self) -> None:
+        for op in self.body.block.ops:
+            if not isinstance(op, LaunchOp):
+                raise InnerFault(op, "rdu.loop holds launches")
+        times, rounds = self.times.value.data, self.rounds
+        if times < 2:
+            raise VerifyException(f"rdu.loop: at least two rounds, found {times}")
+        if not rounds:
+            raise VerifyException(f"rdu.loop: {len(self.launches)} launches are not {times} equal rounds")
+        for launch in self.launches[1:]:
+            if launch.mode.data != "hw":
+                raise InnerFault(launch, "the host launches only the first of a loop")
+        first, *others = rounds
+        for number, one in enumerate(others, 1):
+            for launch, before in zip(one, first, strict=True):
+                if launch.config != before.config:
+                    found, wanted = launch.config.string_value(), before.config.string_value()
+                    raise InnerFault(launch, f"round {number} launches {found}, the first {wanted}")
+
+
+@irdl_op_definition
 class ProgramOp(IRDLOperation):
-    """The whole program: regions, ports, and launches in order. `states` pairs names of an input and an output that are
-    one state.
+    """The whole program: regions, ports, and launches in order, some in loops. `states` pairs names of an input and an
+    output that are one state.
 
         rdu.config @s0 virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
           rdu.agcu @load load param 0
@@ -310,8 +386,19 @@ class ProgramOp(IRDLOperation):
 
     @property
     def launches(self) -> list[LaunchOp]:
-        """The launches, in order."""
-        return self.of(LaunchOp)
+        """The launches, in order, those of loops among them."""
+        found: list[LaunchOp] = []
+        for op in self.body.block.ops:
+            if type(op) is LaunchOp:
+                found.append(op)
+            elif type(op) is LoopOp:
+                found += op.launches
+        return found
+
+    @property
+    def loops(self) -> list[LoopOp]:
+        """The loops, in order."""
+        return self.of(LoopOp)
 
     @property
     def ports(self) -> list[PortOp]:
@@ -325,8 +412,8 @@ class ProgramOp(IRDLOperation):
                 raise InnerFault(region, f"two regions are called {region.sym_name.data}")
             sizes[region.sym_name.data] = tt(region.type)
         for op in self.body.block.ops:
-            if not isinstance(op, RegionOp | PortOp | LaunchOp):
-                raise InnerFault(op, "rdu.program holds regions, ports and launches")
+            if not isinstance(op, RegionOp | PortOp | LaunchOp | LoopOp):
+                raise InnerFault(op, "rdu.program holds regions, ports, launches and loops")
         for port in self.ports:
             what = f'port "{port.title.data}"'
             _verify_place(port, what, tt(port.type), (port.region_name.string_value(), port.offset.value.data), sizes)
@@ -336,6 +423,9 @@ class ProgramOp(IRDLOperation):
             configs = {op.sym_name.data: op for op in parent.body.block.ops if isinstance(op, ConfigOp)}
             for launch in self.launches:
                 _verify_launch(launch, configs, sizes)
+        regions = {op.sym_name.data: op for op in self.regions_}
+        for loop in self.loops:
+            _verify_steps(loop, regions)
 
     def _verify_states(self) -> None:
         names = {kind: {p.title.data for p in self.ports if p.kind.data == kind} for kind in ("input", "output")}
@@ -373,4 +463,38 @@ def _verify_launch(launch: LaunchOp, configs: dict[str, ConfigOp], sizes: dict[s
         _verify_place(launch, f'parameter "{param.title.data}" of {name}', tt(param.type), place, sizes)
 
 
-OPS = [ProgramOp, RegionOp, PortOp, LaunchOp]
+Address = tuple[str, int]
+"""A memory and a byte of it."""
+
+
+def addresses(launch: LaunchOp, regions: Mapping[str, RegionOp]) -> list[Address] | None:
+    """Where each parameter of a launch begins; None as long as regions have no addresses."""
+    found: list[Address] = []
+    for name, offset in launch.places:
+        region = regions.get(name)
+        if region is None or region.memory is None or region.address is None:
+            return None
+        at = region.address.value.data + offset * dtypes.byte_size(tt(region.type).dtype)
+        found.append((region.memory.data, at))
+    return found
+
+
+def _verify_steps(loop: LoopOp, regions: Mapping[str, RegionOp]) -> None:
+    rounds = loop.rounds
+    for i in range(len(rounds[0]) if rounds else 0):
+        at = [addresses(one[i], regions) for one in rounds]
+        for number in range(1, len(rounds)):
+            now, before = at[number], at[number - 1]
+            if now is None or before is None:
+                return
+            earlier = at[number - 2] if number > 1 else None
+            for param, (here, last) in enumerate(zip(now, before, strict=True)):
+                what = f"parameter {param} in round {number}"
+                if here[0] != last[0]:
+                    raise InnerFault(rounds[number][i], f"{what} lies in {here[0]}, before in {last[0]}")
+                if earlier is not None and (step := here[1] - last[1]) != last[1] - earlier[param][1]:
+                    was = last[1] - earlier[param][1]
+                    raise InnerFault(rounds[number][i], f"{what} lies {step} bytes after round {number - 1}, not {was}")
+
+
+OPS = [ProgramOp, RegionOp, PortOp, LaunchOp, LoopOp]

@@ -87,6 +87,8 @@ class Journal:
     """Each distinct refusal once, with how often it was given."""
     statistics: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """(pass, name) → number."""
+    highest: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """(pass, name) → the highest of the numbers given, where a sum would say nothing."""
     decisions: list[Decision] = field(default_factory=list[Decision])
 
     def counts(self) -> Counter[str]:
@@ -95,7 +97,8 @@ class Journal:
 
     def statistics_of(self, pass_name: str) -> dict[str, int]:
         """The statistics of one pass by name."""
-        return {name: number for (of, name), number in self.statistics.items() if of == pass_name}
+        numbers = {**self.statistics, **self.highest}
+        return {name: number for (of, name), number in numbers.items() if of == pass_name}
 
     def why(self, location: str) -> list[str]:
         """The reasons given at ops of this location, as lines `pattern: reason`."""
@@ -163,6 +166,14 @@ def count(name: str, number: int = 1) -> None:
     journal = _current
     if journal is not None:
         journal.statistics[journal.pass_name, name] += number
+
+
+def highest(name: str, number: int) -> None:
+    """Note a number of which the highest is a statistic of the running pass."""
+    journal = _current
+    if journal is not None:
+        key = journal.pass_name, name
+        journal.highest[key] = max(journal.highest.get(key, number), number)
 
 
 def decide(what: str, op: Operation, chosen: str, candidates: Sequence[Candidate], unit: str = "") -> None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heapify, heappop, heappush
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -152,7 +153,7 @@ class _Flat:
         inner = [kind != "agcu" for kind in kinds] or [False]
         self.is_inner = np.array(inner)[self.kind]
         self._neighbours(*problem.edges)
-        self.profiles: dict[tuple[int, int], Ints] = {}
+        self.profiles: dict[tuple[int, int, bool], Ints] = {}
 
     def _nearest(self, kind: int) -> Ints:
         """[columns, rows]: a site of the kind nearest to each switch, by two sweeps along each axis."""
@@ -184,10 +185,12 @@ class _Flat:
         self.begin = np.searchsorted(ends[order], np.arange(self.units + 1))
         self.degree = np.diff(self.begin)
 
-    def profile(self, kind: int, friend: int) -> Ints:
-        """Least distance from a site of `kind` to its i-th nearest site of `friend`, over all sites of `kind`."""
-        if (kind, friend) in self.profiles:
-            return self.profiles[kind, friend]
+    def profile(self, kind: int, friend: int, length: int, *, half: bool = False) -> Ints:
+        """Least distance from a site of `kind` to its i-th nearest site of `friend`, over all sites of `kind`, for the
+        first `length` at least. `half`: sites with a smaller x + y do not count."""
+        known = self.profiles.get((kind, friend, half))
+        if known is not None and len(known) >= length:
+            return known
         size = self.columns + self.rows
         # In coordinates x + y and x - y a Manhattan ball is a square: sums over squares by an integral image.
         u, v = self.x + self.y + 1, self.x - self.y + self.rows + 1
@@ -197,11 +200,12 @@ class _Flat:
         image, wide = image.cumsum(0).cumsum(1).ravel(), image.shape[1]
         span = slice(int(self.first[kind]), int(self.first[kind + 1]))
         u, v = u[span], v[span]
-        count = int(min(self.degree.max(initial=0), self.first[friend + 1] - self.first[friend])) + 1
+        count = int(min(length, self.first[friend + 1] - self.first[friend] - (kind == friend)))
         found = np.zeros(count, np.int64)
         reached = 0
         for distance in range(size + 1):
-            top, bottom = np.maximum(u - distance - 1, 0), np.minimum(u + distance, 2 * size)
+            top = u - 1 if half else np.maximum(u - distance - 1, 0)
+            bottom = np.minimum(u + distance, 2 * size)
             left, right = np.maximum(v - distance - 1, 0), np.minimum(v + distance, 2 * size)
             low, high = top * wide, bottom * wide
             inside = image.take(high + right) - image.take(low + right) - image.take(high + left)
@@ -211,7 +215,7 @@ class _Flat:
             reached = max(reached, most)
             if reached >= count:
                 break
-        self.profiles[kind, friend] = found
+        self.profiles[kind, friend, half] = found
         return found
 
     def cost(self, at: Ints) -> float:
@@ -259,12 +263,14 @@ class _Start:
 
 
 def _lane_starts(flat: _Flat, problem: PlacementProblem, rank: Ints) -> list[_Start]:
-    """Groups cut into lanes, each lane folded into a block of the mesh; the blocks stacked on the left edge.
+    """Groups cut into lanes, each lane folded into a block of the mesh; the blocks stacked on the left edge, or half of
+    them on the right edge.
 
     Unit i of a group of c belongs to lane ⌊(i + ½) · lanes / c⌋. A lane's units, in topological order, follow a path
     through a block of `fold` rows that runs either along the rows or along the columns, so neighbours in a pipeline are
-    neighbours on the mesh. All sensible numbers of lanes and folds are tried; AGCUs go to the edge nearest to their
-    friends.
+    neighbours on the mesh. A lane may hold several strands, one after the other, which are to the units what lanes are:
+    so that all that one AGCU feeds stands before it. All sensible numbers and folds are tried; AGCUs go to the edge
+    nearest to their friends.
     """
     inner = np.flatnonzero(flat.is_inner)
     if not len(inner):
@@ -274,9 +280,16 @@ def _lane_starts(flat: _Flat, problem: PlacementProblem, rank: Ints) -> list[_St
     sizes, how_often = np.unique(counts[flat.group[inner]], return_counts=True)
     popular = sizes[np.argsort(-how_often, kind="stable")][:3].tolist()
     starts: list[_Start] = []
-    for lanes in dict.fromkeys([*popular, int(sizes.max()), int(sizes.min()), 1]):
-        lane = (2 * index + 1) * lanes // (2 * counts[flat.group])
-        order = inner[np.lexsort((index[inner], rank[flat.group[inner]], lane[inner]))]
+    tried: set[tuple[int, int]] = set()
+    edged = bool((~flat.is_inner & (flat.degree > 0)).any())
+    numbers = dict.fromkeys([*popular, int(sizes.max()), int(sizes.min()), 1])
+    outer = dict.fromkeys(counts[np.unique(flat.group[~flat.is_inner & (flat.degree > 0)])].tolist())
+    for lanes, strands in (*zip(numbers, numbers, strict=True), *product(outer, popular)):
+        if lanes > strands or (lanes, strands) in tried:
+            continue
+        tried.add((lanes, strands))
+        lane, strand = ((2 * index + 1) * n // (2 * counts[flat.group]) for n in (lanes, strands))
+        order = inner[np.lexsort((index[inner], rank[flat.group[inner]], strand[inner], lane[inner]))]
         first = np.concatenate([[True], lane[order][1:] != lane[order][:-1]])
         # Kinds alternate along a path over the checkerboard: a unit after one of its own kind skips a site.
         step = np.concatenate([[0], 1 + (flat.kind[order][1:] == flat.kind[order][:-1])])
@@ -287,41 +300,56 @@ def _lane_starts(flat: _Flat, problem: PlacementProblem, rank: Ints) -> list[_St
         for fold in dict.fromkeys([1, 2, 3, 4, 5, 6, 8, 10, 12, 16, flat.rows, flat.rows // max(1, lanes)]):
             if not 1 <= fold <= flat.rows:
                 continue
-            for by_column in (False, True) if fold > 1 else (False,):
-                found = _folded(flat, order, lane[order], head, along, length, fold, by_column)
+            for by_column, both in product((False, True) if fold > 1 else (False,), (False, True)):
+                if both and (lanes == 1 or not edged):
+                    continue
+                found = _folded(flat, order, lane[order], head, along, length, fold, by_column, both)
                 if found:
                     cost = _estimate(flat, *found)
-                    starts.append(_Start(f"{lanes} lanes in {fold} rows{' by column' * by_column}", *found, cost))
+                    what = f"{lanes} lanes" + (f" of {strands} strands" if strands != lanes else "")
+                    name = f"{what} in {fold} rows{' by column' * by_column}{' on both edges' * both}"
+                    starts.append(_Start(name, *found, cost))
     return starts
 
 
 def _folded(
-    flat: _Flat, order: Ints, lane: Ints, head: Ints, along: Ints, length: int, fold: int, by_column: bool
+    flat: _Flat, order: Ints, lane: Ints, head: Ints, along: Ints, length: int, fold: int, by_column: bool, both: bool
 ) -> tuple[Ints, Ints] | None:
-    """Points of a folding, or None when the mesh has too few columns for it."""
+    """Points of a folding, or None when the mesh has too few columns for it. `both`: every other stack is at the right
+    edge, and the lanes are dealt out so that the edges have the same number."""
     stacked = flat.rows // fold
-    stacks = int(lane.max()) // stacked + 1
+    lanes = int(lane.max()) + 1
+    if both:
+        stacked = min(stacked, -(-lanes // 2))
+    stacks = -(-lanes // stacked)
     available = flat.columns - 2
     width = -(-length // fold)
     if width * stacks > available:
         return None
-    left, top = 1 + lane // stacked * width, lane % stacked * fold
+    stack, top = lane // stacked, lane % stacked * fold
+    right = (stack % 2 == 1) & both
+
+    def left_of(width: int) -> Ints:
+        return np.where(right, flat.columns - 1 - (stack // 2 + 1) * width, 1 + (stack // (1 + both)) * width)
+
+    left = left_of(width)
     # A lane whose first unit is not of the kind of its block's first site is mirrored, or starts one site later.
-    wrong = flat.kind_at[left[head], top[head]] != flat.kind[order[head]]
+    # At the right edge it is laid from right to left.
+    wrong = flat.kind_at[np.where(right, left + width - 1, left)[head], top[head]] != flat.kind[order[head]]
     longer = -(-(length + 1) // fold)
     flip_rows = wrong & (fold % 2 == 0)
     flip_columns = wrong & ~flip_rows & (longer * stacks > available) & (width % 2 == 0)
     shift = wrong & ~flip_rows & ~flip_columns
     if shift.any():
         width = min(longer, available // stacks)
-        left = 1 + lane // stacked * width
+        left = left_of(width)
     place: Ints = np.minimum(along + shift, width * fold - 1)
     inner = fold if by_column else width
     outer, within = place // inner, place % inner
     within = np.where(outer % 2, inner - 1 - within, within)
     row, column = (within, outer) if by_column else (outer, within)
     row = np.where(flip_rows, fold - 1 - row, row)
-    column = np.where(flip_columns, width - 1 - column, column)
+    column = np.where(flip_columns ^ right, width - 1 - column, column)
     x, y = np.zeros(flat.units, np.int64), np.zeros(flat.units, np.int64)
     x[order], y[order] = left + column, top + row
     edge = np.flatnonzero(~flat.is_inner)
@@ -515,36 +543,102 @@ def _earliest(flat: _Flat, mover: Ints, units: Ints, index: Ints) -> npt.NDArray
 
 
 def lower_bound(problem: PlacementProblem) -> float:
-    """A cost that no placement can beat: at most M(d) units of a kind lie within distance d of any one unit, so the
-    neighbours of a unit, heaviest first, are at least as far as that allows. Pairs are charged to their lower end, to
-    their upper end, or half to each, whichever gives the most."""
+    """A cost that no placement can beat, by kinds of pairs.
+
+    At most M(d) units of a kind lie within distance d of any one unit, so the neighbours of a unit, heaviest first, are
+    at least as far as that allows; pairs are charged to their lower end, to their upper end, or half to each. Or each
+    unit of one kind is at least as far from the nearest site of the other kind as the site that it takes, and of the
+    near ones there are few. What gives the most counts. Where all units of one group talk to all of another of its
+    kind, their distances are no less than half of all distances among the units of both.
+    """
     flat = _Flat(problem)
-    return _bound(flat) * flat.scale
+    return _bound(flat, problem) * flat.scale
 
 
-def _bound(flat: _Flat) -> float:
+def _bound(flat: _Flat, problem: PlacementProblem) -> float:
     if not len(flat.weight):
         return 0.0
-    lows = _charged(flat, flat.low, flat.high)
-    highs = _charged(flat, flat.high, flat.low)
-    both = _charged(flat, np.concatenate([flat.low, flat.high]), np.concatenate([flat.high, flat.low]))
-    return max(lows, highs, both / 2)
+    best = sum(_charged(flat, np.arange(len(flat.weight))).values())
+    full = [net for net in problem.nets if _complete(problem, net)]
+    if full:
+        group = flat.group[flat.low] * len(problem.groups) + flat.group[flat.high]
+        apart = [[n.source * len(problem.groups) + n.target, n.target * len(problem.groups) + n.source] for n in full]
+        rest = np.flatnonzero(~np.isin(group, np.array(apart).ravel()))
+        total = sum(_charged(flat, rest).values())
+        best = max(best, total + sum(_among_all(flat, problem, net) for net in full))
+    return best
 
 
-def _charged(flat: _Flat, unit: Ints, friend: Ints) -> float:
-    weight = np.tile(flat.weight, len(unit) // len(flat.weight))
-    kinds = flat.kind[unit] * flat.kinds + flat.kind[friend]
-    order = np.lexsort((-weight, kinds, unit))
-    key = (unit * flat.kinds**2 + kinds)[order]
+def _complete(problem: PlacementProblem, net: Net) -> bool:
+    """Whether a net joins every unit of a group with every unit of another of its kind."""
+    a, b = problem.groups[net.source], problem.groups[net.target]
+    if net.source == net.target or a.kind != b.kind or len(net.pairs) != a.count * b.count or net.weight <= 0:
+        return False
+    return len(np.unique(net.pairs[:, 0] * b.count + net.pairs[:, 1])) == len(net.pairs)
+
+
+def _among_all(flat: _Flat, problem: PlacementProblem, net: Net) -> float:
+    """Bound of a complete net between p and q units of a kind. Along an axis Σ |aᵢ - bⱼ| / pq is no less than
+    Σ |aᵢ - aₖ| / p² + Σ |bⱼ - bₖ| / q² (unordered pairs), so with m = min(p, q) / max(p, q) the net takes m / (1 + m)
+    of all distances among its units."""
+    p, q = problem.groups[net.source].count, problem.groups[net.target].count
+    kind = int(flat.kind[problem.offsets[net.source]])
+    share = min(p, q) / max(p, q)
+    return share / (1 + share) * _spread_out(flat, kind, p + q) * net.weight / flat.scale
+
+
+def _spread_out(flat: _Flat, kind: int, count: int) -> int:
+    """The least sum of the distances among `count` units of a kind. One more unit than n: the one with the least x + y
+    has the others on one side of it, and n are left without it; each unit has the others around it; and the n + 1 sets
+    without one of them count each distance n - 1 times."""
+    around = flat.profile(kind, kind, count - 1).cumsum().tolist()
+    beside = flat.profile(kind, kind, count - 1, half=True).cumsum().tolist()
+    total = 0
+    for n in range(1, count):
+        shared = -(-total * (n + 1) // (n - 1)) if n > 1 else 0
+        total = max(total + beside[n - 1], -(-(n + 1) * around[n - 1] // 2), shared)
+    return total
+
+
+def _charged(flat: _Flat, edges: Ints) -> dict[tuple[int, int], float]:
+    """The bound for the edges between each two kinds."""
+    found: dict[tuple[int, int], float] = {}
+    kinds = np.sort(np.stack([flat.kind[flat.low[edges]], flat.kind[flat.high[edges]]]), axis=0)
+    for one, other in np.unique(kinds, axis=1).T.tolist():
+        mine = edges[(kinds[0] == one) & (kinds[1] == other)]
+        low, high, weight = flat.low[mine], flat.high[mine], flat.weight[mine]
+        swap = flat.kind[low] != one
+        low, high = np.where(swap, high, low), np.where(swap, low, high)  # low is of kind `one`
+        ways = [_by_rank(flat, low, high, weight), _by_rank(flat, high, low, weight)]
+        if one == other:
+            both = np.concatenate([low, high]), np.concatenate([high, low]), np.tile(weight, 2)
+            ways.append(_by_rank(flat, *both) / 2)
+        else:
+            ways += [sum(ways) / 2, _by_site(flat, low, weight, one, other), _by_site(flat, high, weight, other, one)]
+        found[one, other] = max(ways)
+    return found
+
+
+def _by_rank(flat: _Flat, unit: Ints, friend: Ints, weight: Floats) -> float:
+    """Each unit's friends, heaviest first, on the sites nearest to it. All units are of one kind, all friends too."""
+    order = np.lexsort((-weight, unit))
+    key = unit[order]
     start = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
     size = np.diff(np.concatenate([start, [len(key)]]))
     rank = np.arange(len(key)) - np.repeat(start, size)
-    total = 0.0
-    for pair in np.unique(kinds).tolist():
-        here = kinds[order] == pair
-        profile = flat.profile(pair // flat.kinds, pair % flat.kinds)
-        total += float(weight[order][here] @ profile[rank[here]])
-    return total
+    profile = flat.profile(int(flat.kind[unit[0]]), int(flat.kind[friend[0]]), int(size.max()))
+    return float(weight[order] @ profile[rank])
+
+
+def _by_site(flat: _Flat, unit: Ints, weight: Floats, kind: int, friend: int) -> float:
+    """Units with much to carry on the sites of their kind that are nearest to any site of the other."""
+    here = slice(int(flat.first[kind]), int(flat.first[kind + 1]))
+    x, y = flat.x[here], flat.y[here]
+    site = flat.near[friend, x, y]
+    far = np.sort(np.abs(flat.x[site] - x) + np.abs(flat.y[site] - y))
+    carried = np.sort(np.bincount(unit, weight))[::-1]
+    carried = carried[carried > 0]
+    return float(carried @ far[: len(carried)])
 
 
 def _in_rows(flat: _Flat) -> Ints:
@@ -582,7 +676,7 @@ def solve_placement(
             at = _settle(flat, one, rank)
             starts.append((one.name, flat.cost(at), at))
     starts.sort(key=lambda start: start[1])  # stable: the first of equals wins
-    bound = _bound(flat)
+    bound = _bound(flat, problem)
     at, tried = starts[0][2], 0
     if starts[0][1] > bound * (1 + 1e-9):
         at, tried = _anneal(flat, at, seed, DEFAULT_MOVES * flat.units if moves is None else moves)

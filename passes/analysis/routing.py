@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +51,8 @@ _FIRST = (WEST, NORTH, EAST, SOUTH)
 
 DEFAULT_REROUTES = 10_000
 """Default budget: nets that are laid another way, after dimension order."""
+EASY = 500
+"""Of these, those that are tried before the cuts are looked at that may forbid it."""
 SEARCHES = 4000
 """Ways, one for each target and turn rule, that are searched through the whole mesh at most."""
 PATIENCE = 6
@@ -148,7 +151,7 @@ class Routing:
     """A solution. The route of pair p (numbered over all flows, `RoutingProblem.offsets`) is
     `links[begin[p]:begin[p+1]]`, from its source's switch to its target's; `channel[p]` is its virtual channel. `load`
     (words per cycle) and `flows` (nets that take an identifier) are per link. `rerouted`: nets that were tried after
-    dimension order."""
+    dimension order, whose busiest link has `ordered` words per cycle."""
 
     links: Ints
     begin: Ints
@@ -157,6 +160,7 @@ class Routing:
     flows: Ints
     offsets: Ints
     rerouted: int = 0
+    ordered: float = 0.0
 
     @property
     def max_load(self) -> float:
@@ -308,6 +312,19 @@ class _State:
         """Nets on overloaded links, widest first."""
         touched = [n for n in range(self.count) if over[self.trees[n]].any()]
         return sorted(touched, key=lambda n: -self.bandwidth[n])
+
+
+def _straighten(state: _State) -> None:
+    """Where more identifiers are taken than a link has, lay nets to one unit along x and then y, the narrowest first:
+    they take none there."""
+    over = state.flows > state.problem.flow_ids
+    for net in reversed(state.offenders(over)) if over.any() else ():
+        tree = state.trees[net]
+        if state.takes[net] and not state.branching[net] and (state.flows[tree] > state.problem.flow_ids).any():
+            paths = _ordered(state, net)
+            state.lift(net)
+            state.paths[net], state.channel[net] = paths, 0
+            state.lay(net, paths[0], False)
 
 
 class _Found(NamedTuple):
@@ -523,22 +540,31 @@ def solve_routing(problem: RoutingProblem, reroutes: int | None = None, *, allow
     """
     problem.check()
     state = _State(problem)
-    tried = 0
-    if state.over().any():
+    budget = DEFAULT_REROUTES if reroutes is None else reroutes
+    busiest = float(state.load.max(initial=0.0))
+    ordered = state.snapshot() if state.over().any() else None
+    tried = _negotiate(state, min(budget, EASY))
+    if ordered is not None and state.over().any():
         words, names = worst_cut(problem), worst_cut(problem, identifiers=True)
         _refuse_cuts(problem, None if allow_overload else words, names)
         if allow_overload:  # no routing gets below the worst cut
             state.limit = max(problem.capacity, words.per_link if words is not None else 0.0)
-        tried = _negotiate(state, DEFAULT_REROUTES if reroutes is None else reroutes)
+            easy = state.snapshot()
+            state.restore(ordered)
+            if easy.excess < state.excess():
+                state.restore(easy)
+        tried += _negotiate(state, budget - tried)
+        if allow_overload:
+            _straighten(state)
         refused = (state.flows > problem.flow_ids).any() if allow_overload else state.over().any()
         if refused:
             raise _congestion(state, allow_overload, words, names)
-    routing = _collect(state, tried)
+    routing = _collect(state, tried, busiest)
     check_routing(problem, routing, allow_overload=allow_overload)
     return routing
 
 
-def _collect(state: _State, tried: int) -> Routing:
+def _collect(state: _State, tried: int, ordered: float) -> Routing:
     links, begin = state.ordered()
     if state.paths:
         routes = np.split(links, begin[1:-1])
@@ -548,7 +574,7 @@ def _collect(state: _State, tried: int) -> Routing:
         links = np.concatenate(routes)
         begin = np.concatenate([[0], np.cumsum([len(r) for r in routes])])
     channel = state.channel[state.net] if state.count else np.zeros(0, np.int64)
-    return Routing(links, begin, channel, state.load, state.flows, state.problem.offsets, tried)
+    return Routing(links, begin, channel, state.load, state.flows, state.problem.offsets, tried, ordered)
 
 
 # Bounds.
@@ -572,7 +598,7 @@ class Cut:
 
 def worst_cut(problem: RoutingProblem, *, identifiers: bool = False) -> Cut | None:
     """The cut whose links have most to carry, of words or of nets that take an identifier whatever their way: straight
-    ones over the whole mesh, around single switches and around squares of switches, and all links together. None when
+    ones over the whole mesh, around single switches and rectangles of switches, and all links together. None when
     nothing is to be carried.
 
     Its `per_link` is a bound for every routing: no busiest link has less.
@@ -658,52 +684,60 @@ def _switch_cuts(ends: _Ends, weight: Floats) -> Cuts:
 
 
 def _box_cuts(ends: _Ends, weight: Floats) -> Cuts:
-    """Out of, or into, squares of switches, at every place. A net counts where it must cross: its source and all of its
-    targets are on different sides."""
-    columns, rows = ends.mesh
+    """Out of, or into, rectangles of switches, at every place. A net counts where it must cross: its source and all of
+    its targets are on different sides."""
+    mesh = np.array(ends.mesh)
     around = np.minimum(ends.low, ends.origin), np.maximum(ends.high, ends.origin)
-    for side in (2, 3, 4, 6, 8, 12, 16, 24):
-        if side >= min(columns, rows):
-            return
-        wide, high = columns - side + 1, rows - side + 1
-        links = np.full((wide, high), 4 * side)
-        links[0] -= side
-        links[-1] -= side
-        links[:, 0] -= side
-        links[:, -1] -= side
-        whole = _boxes_around(*around, side, wide, high, weight)
+    for sides in product((1, 2, 3, 4, 6, 8, 12, 16, 24), repeat=2):
+        size = np.array(sides)
+        if (size >= mesh).any() or sides == (1, 1):
+            continue
+        places = mesh - size + 1
+        links = np.full(places, 2 * size.sum())
+        links[0] -= size[1]
+        links[-1] -= size[1]
+        links[:, 0] -= size[0]
+        links[:, -1] -= size[0]
+        whole = _boxes_around(*around, size, places, weight)
         for verb, low, top in (("leave", ends.origin, ends.origin), ("enter", ends.low, ends.high)):
 
             def crossing(
-                at: int, verb: str = verb, low: Ints = low, top: Ints = top, side: int = side, high: int = high
+                at: int,
+                verb: str = verb,
+                low: Ints = low,
+                top: Ints = top,
+                size: Ints = size,
+                high: int = int(places[1]),
             ) -> tuple[str, npt.NDArray[np.bool_]]:
-                x, y = divmod(at, high)
-                nets = _within(low, top, x, y, side) & ~_within(*around, x, y, side)
-                return f"{verb} the {side} x {side} switches from ({x}, {y})", nets
+                corner = np.array(divmod(at, high))
+                nets = _within(low, top, corner, size) & ~_within(*around, corner, size)
+                return f"{verb} the {size[0]} x {size[1]} switches from ({corner[0]}, {corner[1]})", nets
 
-            yield _boxes_around(low, top, side, wide, high, weight) - whole, links, crossing
-
-
-def _within(low: Ints, top: Ints, x: int, y: int, side: int) -> npt.NDArray[np.bool_]:
-    """The nets whose points from `low` to `top` lie in a square."""
-    return (low[0] >= x) & (top[0] < x + side) & (low[1] >= y) & (top[1] < y + side)
+            yield _boxes_around(low, top, size, places, weight) - whole, links, crossing
 
 
-def _boxes_around(low: Ints, top: Ints, side: int, wide: int, high: int, weight: Floats) -> Floats:
-    """For every square of `side`, by its corner: the weight of the nets whose points from `low` to `top` lie in it."""
-    fits = (top - low < side).all(axis=0)
-    first = np.maximum(top[:, fits] - side + 1, 0)
-    last = np.minimum(low[:, fits] + 1, [[wide], [high]])
-    total = np.zeros((wide + 1) * (high + 1))
-    stride = high + 1
+def _within(low: Ints, top: Ints, corner: Ints, size: Ints) -> npt.NDArray[np.bool_]:
+    """The nets whose points from `low` to `top` lie in a rectangle."""
+    (x, y), (right, bottom) = corner, corner + size
+    return (low[0] >= x) & (top[0] < right) & (low[1] >= y) & (top[1] < bottom)
+
+
+def _boxes_around(low: Ints, top: Ints, size: Ints, places: Ints, weight: Floats) -> Floats:
+    """For every rectangle of a size, by its corner: the weight of the nets whose points from `low` to `top` lie in
+    it."""
+    fits = (top[0] - low[0] < size[0]) & (top[1] - low[1] < size[1]) & (weight > 0)
+    first = np.maximum(top[:, fits] - size[:, None] + 1, 0)
+    last = np.minimum(low[:, fits] + 1, places[:, None])
+    wide, high = places + 1
+    total = np.zeros(wide * high)
     for x, y, sign in (
         (first[0], first[1], 1),
         (first[0], last[1], -1),
         (last[0], first[1], -1),
         (last[0], last[1], 1),
     ):
-        total += np.bincount(x * stride + y, sign * weight[fits], len(total))
-    return total.reshape(wide + 1, stride).cumsum(axis=0).cumsum(axis=1)[:wide, :high]
+        total += np.bincount(x * high + y, sign * weight[fits], len(total))
+    return total.reshape(wide, high).cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
 
 
 def _all_links(ends: _Ends, weight: Floats) -> Cuts:

@@ -36,7 +36,7 @@ Place = tuple[str, int]
 class ProgramBuilder:
     """Walks the entry function, and through calls, and writes regions, ports and launches."""
 
-    def __init__(self, module: ModuleOp) -> None:
+    def __init__(self, module: ModuleOp, *, by_host: bool = False) -> None:
         self.module = module
         self.functions = {f.sym_name.data: f for f in module.body.block.ops if isinstance(f, func.FuncOp)}
         self.block = Block()
@@ -45,7 +45,7 @@ class ProgramBuilder:
         self.stems: dict[str, int] = {}
         self.weights: dict[str, str] = {}
         self.launches: list[LaunchOp] = []
-        self.mode = launch_mode(device_of(module))
+        self.mode = "sw" if by_host else launch_mode(device_of(module))
         self.ties: dict[SSAValue, Place] = {}
 
     def run(self) -> ProgramOp:
@@ -213,7 +213,7 @@ class ProgramBuilder:
                 place = tied.get(result) or (self._region(f"{op.sym.data}.out{i}", "temp", tt(result), here), 0)
             at[result] = place
             places.append(place)
-        launch = LaunchOp(op.sym.data, places, self.mode)
+        launch = LaunchOp(op.sym.data, places, self.mode if self.launches else "sw")  # a run begins with the host
         launch.location = locations.fuse([here, *(move for v in op.ins for move in _moved(v, moved))])
         self.launches.append(launch)
 

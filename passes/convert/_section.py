@@ -88,9 +88,13 @@ def _is_scalar_constant(value: SSAValue) -> bool:
 class SectionPlan:
     """Plans one section: which nodes, which memories, which loads; then writes it."""
 
-    def __init__(self, name: str, ops: Sequence[Operation], tables: Mapping[Operation, SSAValue]) -> None:
-        """`tables` are the tensors off chip that those ops write rows of."""
+    def __init__(
+        self, name: str, ops: Sequence[Operation], tables: Mapping[Operation, SSAValue], transposes: str = "views"
+    ) -> None:
+        """`tables` are the tensors off chip that those ops write rows of. `transposes`: whether transposes are `views`
+        or copying `stages`."""
         self.name = name
+        self.staged = transposes == "stages"
         self.own = set(ops)
         self.tables = tables
         self.nodes: list[_Node] = []
@@ -146,8 +150,22 @@ class SectionPlan:
 
     def read(self, value: SSAValue) -> _Reader:
         """A stream that denotes `value`, out of a buffer."""
+        if self.staged:
+            self._stage_transposes(value)
         ref = resolve(value, self.is_root)
         return self._read(ref, tt(value), passed(value, ref.root))
+
+    def _stage_transposes(self, value: SSAValue) -> None:
+        """Let a stage copy each transpose on the way to a value into a memory of its own."""
+        op = producer(value)
+        if op is None or not is_movement(op) or value in self.memories:
+            return
+        for operand in op.operands:
+            self._stage_transposes(operand)
+        if op.name == "tensor.transpose":
+            memory = _Memory(tt(value))
+            self._copy(value, identity(memory.type.shape), memory, op.location, "transposes are stages")
+            self.memories[value] = memory
 
     def _read(self, ref: Ref, type: TT, moves: Sequence[Operation]) -> _Reader:
         root = ref.root
@@ -244,7 +262,7 @@ class SectionPlan:
                 pass
         self._copy(value, view, memory, op.location)
 
-    def _copy(self, value: SSAValue, view: View, memory: _Memory, location: Location) -> None:
+    def _copy(self, value: SSAValue, view: View, memory: _Memory, location: Location, why: str = "") -> None:
         ref = resolve(value, lambda v: v is not value and self.is_root(v))
         if self._is_external(ref.root) and all(s for n, s in zip(ref.shape, ref.view.strides, strict=True) if n > 1):
             source = self._load(ref.root, ref.view, ref.shape)
@@ -253,9 +271,8 @@ class SectionPlan:
             return
         op = producer(value)
         if op is not None:
-            decline(
-                "fold-into-addresses", op, "no address program writes its elements where they go: a stage copies them"
-            )
+            why = why or "no address program writes its elements where they go"
+            decline("fold-into-addresses", op, f"{why}: a stage copies them")
         count("copying stages")
         reader = self._read(ref, tt(value), passed(value, ref.root))
         source = _Source(tt(value))

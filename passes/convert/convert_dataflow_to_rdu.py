@@ -15,7 +15,7 @@ from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.support.journal import count
 from headrace.passes.convert._config import ConfigBuilder, param_names
 from headrace.passes.convert._program import ProgramBuilder
-from headrace.passes.infra.base import Pass
+from headrace.passes.infra.base import Pass, option
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,9 @@ class ConvertDataflowToRduPass(Pass):
 
     Assumes tiled stages and sized buffers. A stage becomes one group of compute units with its whole body
     (split-to-units cuts it), a buffer a group of memory units, loads and stores address generators. Calls are followed:
-    a shared function is one config launched once per call. Dense slices and reshapes between sections become element
-    offsets of regions; a concatenation's parts are written in place.
+    a shared function is one config launched once per call. The host launches the first config; the chip goes on from
+    launch to launch by itself where the device can and `launch=host` does not say otherwise. Dense slices and reshapes
+    between sections become element offsets of regions; a concatenation's parts are written in place.
 
         %b = dataflow.buffer … (%s …) to (…)       =>   rdu.pmu @buffer …
         %t = dataflow.stage "gemm"(%b, %w) …            rdu.pcu @gemm "systolic" { … }
@@ -33,6 +34,7 @@ class ConvertDataflowToRduPass(Pass):
     """
 
     name = "convert-dataflow-to-rdu"
+    launch: str = option("chip", "who launches what follows the first config", choices=("chip", "host"))
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         top = module.body.block
@@ -40,7 +42,7 @@ class ConvertDataflowToRduPass(Pass):
         if not functions:
             return False
         device = device_of(module)
-        program = ProgramBuilder(module).run()
+        program = ProgramBuilder(module, by_host=self.launch == "host").run()
         configs = [
             ConfigBuilder(op, param_names(op), device).run()
             for f in functions

@@ -20,7 +20,7 @@ from headrace.passes.analysis.views import bases, is_movement, producer, resolve
 from headrace.passes.convert._empty import drop_unused, settle_empty
 from headrace.passes.convert._ownership import Ownership, all_of, is_part, is_row_write
 from headrace.passes.convert._section import SectionPlan
-from headrace.passes.infra.base import Pass
+from headrace.passes.infra.base import Pass, option
 
 SOURCES = (WeightOp, ConstantOp)
 
@@ -52,8 +52,9 @@ def _ends_section(op: Operation) -> bool:
 class _Function:
     """Rewrites one function: compute ops between calls gather into sections."""
 
-    def __init__(self, function: func.FuncOp, module: ModuleOp, ownership: Ownership) -> None:
+    def __init__(self, function: func.FuncOp, module: ModuleOp, ownership: Ownership, transposes: str) -> None:
         self.function = function
+        self.transposes = transposes
         self.module = module
         self.ownership = ownership
         self.name = function.sym_name.data
@@ -245,7 +246,7 @@ class _Function:
             self.new.append(copy)
             tables[op] = copy.outs[0]
             self.mapped[copy.outs[0]] = copy.outs[0]
-        plan = SectionPlan(name, segment.ops, tables)
+        plan = SectionPlan(name, segment.ops, tables, self.transposes)
         for op in segment.ops:
             plan.compute(op)
         for value in segment.exports:
@@ -291,6 +292,11 @@ class ConvertTensorToDataflowPass(Pass):
     """
 
     name = "convert-tensor-to-dataflow"
+    transposes: str = option(
+        "views",
+        "what a transpose of what the section makes becomes: views, or stages that copy",
+        choices=("views", "stages"),
+    )
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         functions = [op for op in module.body.block.ops if isinstance(op, func.FuncOp) and op.body.blocks]
@@ -301,7 +307,7 @@ class ConvertTensorToDataflowPass(Pass):
             changed |= drop_unused(function.body.block)
         found.raise_if_any()
         ownership = Ownership(module)
-        planned = [_Function(function, module, ownership) for function in functions]
+        planned = [_Function(function, module, ownership, self.transposes) for function in functions]
         for one in planned:
             one.plan()
         for one in planned:

@@ -291,6 +291,7 @@ class _Run:
                     for (of, name), number in writing.statistics.items()
                     if of == one.name and number != counted[of, name]
                 }
+                record.statistics |= {name: n for (of, name), n in writing.highest.items() if of == one.name}
                 record.rewrites = dict(Counter(rewrite.pattern for rewrite in writing.applied[made:]))
         if self.watch.measure:
             before = self.ops

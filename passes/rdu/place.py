@@ -53,10 +53,14 @@ def place(config: ConfigOp, device: Device, seed: int, moves: int, start: str) -
     config.phase = StringAttr("placed")
     count("units placed", sum(map(len, found.positions)))
     count("moves tried", found.moves)
+    count("wirelength, words x links a cycle", round(found.cost))
+    count("wirelength, lower bound", round(found.lower_bound))
     starts = [Candidate(name, cost, "longer wires" if i else "") for i, (name, cost) in enumerate(found.starts)]
-    decide(
-        "start", config, f"{starts[0].name if starts else 'none'}, then {found.moves} moves", starts, "words x links"
+    chosen = (
+        f"{starts[0].name if starts else 'none'}, then {found.moves} moves: {found.cost:.4g}, "
+        f"{found.ratio:.2f} x the lower bound"
     )
+    decide("start", config, chosen, starts, "words x links a cycle")
     return found
 
 

@@ -16,9 +16,16 @@ from headrace.dialects.rdu.ops import ConfigOp, FlowOp, PcuOp, UnitOp
 from headrace.dialects.rdu.routes import Routes, ways_of
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
-from headrace.dialects.support.journal import count
+from headrace.dialects.support.journal import Candidate, count, current, decide, highest
 from headrace.passes.analysis.pairs import Ints, flow_pairs
-from headrace.passes.analysis.routing import Flow, Routing, RoutingProblem, solve_routing
+from headrace.passes.analysis.routing import (
+    Flow,
+    Routing,
+    RoutingProblem,
+    least_wirelength,
+    solve_routing,
+    worst_cut,
+)
 from headrace.passes.analysis.unit_cost import ConfigCost
 from headrace.passes.infra.base import Pass, option
 
@@ -43,9 +50,8 @@ def route(config: ConfigOp, device: Device, reroutes: int, overload: bool) -> Ro
             demands.append(Flow(name, source, target, width, shared))
             members.append((number, rows))
     try:
-        found = solve_routing(
-            RoutingProblem.on(device, demands), None if reroutes < 0 else reroutes, allow_overload=overload
-        )
+        problem = RoutingProblem.on(device, demands)
+        found = solve_routing(problem, None if reroutes < 0 else reroutes, allow_overload=overload)
     except CompileError as error:
         raise CompileError.many(
             Diagnostic(
@@ -75,8 +81,29 @@ def route(config: ConfigOp, device: Device, reroutes: int, overload: bool) -> Ro
     config.phase = StringAttr("routed")
     count("routes", sum(map(len, pairs)))
     count("nets routed again", found.rerouted)
-    count("links overloaded", int((found.load > device.network.links).sum()))
+    count("links overloaded", int((found.load > device.network.links * (1 + 1e-9)).sum()))
+    if current() is not None:
+        _report(config, problem, found)
     return found
+
+
+def _report(config: ConfigOp, problem: RoutingProblem, found: Routing) -> None:
+    """Write how good the routes are into the journal: beside what no routing can do better."""
+    cut = worst_cut(problem)
+    count("wirelength, words x links a cycle", round(found.wirelength))
+    count("wirelength, lower bound", round(least_wirelength(problem)))
+    highest("busiest link, % of its words", round(100 * found.max_load / problem.capacity))
+    highest("busiest link, % at least", round(100 * (cut.per_link if cut is not None else 0.0) / problem.capacity))
+    highest("busiest link, % in dimension order", round(100 * found.ordered / problem.capacity))
+    highest("identifiers on a link", found.max_flows)
+    candidates = [Candidate("as routed", found.max_load)]
+    if found.rerouted:
+        candidates.append(Candidate("dimension order", found.ordered, "more words on the busiest link"))
+    if cut is not None:
+        candidates.append(Candidate("any", cut.per_link, f"a bound: {cut.demand:.4g} words must {cut.where}"))
+    chosen = f"{found.max_load:.4g} of {problem.capacity:.4g} words on the busiest link, {found.max_flows} of "
+    chosen += f"{problem.flow_ids} identifiers; {found.rerouted} nets routed again"
+    decide("routes", config, chosen, candidates, "words a cycle on the busiest link")
 
 
 def _same_words(flow: FlowOp, pairs: Ints, units: dict[str, UnitOp]) -> list[tuple[Ints, bool]]:
@@ -100,7 +127,8 @@ class RoutePass(Pass):
     """Give every pair of sites of every flow its links, and every flow the credits that cover its longest way.
 
     Assumes phase placed and a device in the module. Dimension order first; overloaded links are negotiated: flows are
-    ripped up and routed around them at rising prices. Each route obeys a turn rule with its own virtual channel, so
+    ripped up and routed around them at rising prices. What no routing can do is refused with the cut that is too full.
+    Each route obeys a turn rule with its own virtual channel, so
     that no cycle of waiting links can arise; the checker rebuilds loads, paths and dependencies from the result.
 
         rdu.flow @b -> @gemm carries …   =>   rdu.flow @b -> @gemm carries … credits 12 routes [0 -> 0 e3s2, …]

@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from headrace.runtime.program import (
     Config,
     Flow,
     Launch,
+    LaunchLoop,
     Param,
     Pcu,
     Pmu,
@@ -229,6 +230,23 @@ def ffn(rows: int = 128, inner: int = 64, columns: int = 96, *, block: int = 16,
     return Case(made, inputs, weights, {"y": gelu(inputs["x"] @ weights["w"] + weights["b"])})
 
 
+def looped() -> Case:
+    """Three equal layers with weights of their own, which the chip repeats by itself."""
+    size, made = 96, ffn(inner=96)
+    names = ("x", "t", "u", "y")
+    kinds = ("input", "temp", "temp", "output")
+    regions = [region(name, kind, (128, size)) for name, kind in zip(names, kinds, strict=True)]
+    regions += [region(f"w{i}", "weight", (size, size)) for i in range(3)] + [region("b", "weight", (size,))]
+    launches = [(0, [i, 4 + i, 7, i + 1]) for i in range(3)]
+    found = program(made.program.configs, regions, launches)
+    ours = tuple(replace(launch, mode="hw" if i else "sw") for i, launch in enumerate(found.launches))
+    weights = {f"w{i}": rand(3 + i, size, size) / 8 for i in range(3)} | {"b": rand(2, size)}
+    y = made.inputs["x"]
+    for i in range(3):
+        y = gelu(y @ weights[f"w{i}"] + weights["b"])
+    return Case(replace(found, launches=ours, loops=(LaunchLoop(0, 1, 3),)), made.inputs, weights, {"y": y})
+
+
 def transposed() -> Case:
     """Scores of heads: q·kᵀ, softmax, ·v with k read transposed and a double-buffered score frame a head and row
     block."""
@@ -430,5 +448,5 @@ def cache() -> Case:
 
 
 CASES: dict[str, Callable[[], Case]] = {
-    f.__name__: f for f in (ffn, transposed, batched_heads, padded_conv, gathered, concat, cache)
+    f.__name__: f for f in (ffn, looped, transposed, batched_heads, padded_conv, gathered, concat, cache)
 }

@@ -38,8 +38,8 @@ def same(a: Program, b: Program) -> None:
     """Programs hold arrays, so equality is that of their tables."""
     for x, y in zip(table.encode(a), table.encode(b), strict=True):
         np.testing.assert_array_equal(x, y)
-    assert (a.device, a.regions, a.launches, a.inputs, a.outputs, a.states, a.meta) == (
-        b.device, b.regions, b.launches, b.inputs, b.outputs, b.states, b.meta
+    assert (a.device, a.regions, a.launches, a.inputs, a.outputs, a.states, a.meta, a.loops) == (
+        b.device, b.regions, b.launches, b.inputs, b.outputs, b.states, b.meta, b.loops
     )  # fmt: skip
 
 
@@ -122,11 +122,11 @@ def test_large_weights_are_verified_when_asked(saved: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("schema", "told", "fix"), [("0", "older", "compile the model again"), ("2", "newer", "upgrade")]
+    ("schema", "told", "fix"), [("0", "older", "compile the model again"), ("3", "newer", "upgrade")]
 )
 def test_another_schema_says_which_side_to_rebuild(saved: Path, schema: str, told: str, fix: str) -> None:
     data = saved.read_bytes()
-    saved.write_bytes(data.replace(b'"schema":"1"', b'"schema":"%s"' % schema.encode()))
+    saved.write_bytes(data.replace(b'"schema":"2"', b'"schema":"%s"' % schema.encode()))
     error = refused(saved)
     assert error.code == "artifact-schema"
     assert told in error.why and fix in error.fix

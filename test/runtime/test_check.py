@@ -13,7 +13,7 @@ from headrace.dialects.support.access import Loop, View
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.runtime.check import check_program
 from headrace.runtime.plan import bind_program
-from headrace.runtime.program import Config, Flow, Program
+from headrace.runtime.program import Config, Flow, LaunchLoop, Program
 
 
 def with_config(program: Program, **changes: object) -> Program:
@@ -195,6 +195,24 @@ def test_launch_rules() -> None:
     assert "writes input 'x'" in str(refused(swapped))
     regions = (program.regions[0], replace(program.regions[1], address=64), *program.regions[2:])
     assert "overlap in hbm" in str(refused(replace(program, regions=regions)))
+
+
+def test_loop_rules() -> None:
+    """Rounds follow each other, are the chip's own, launch the same configs, and advance by constant steps."""
+    program = CASES["looped"]().program
+    check_program(program)
+    for loop in (LaunchLoop(0, 1, 4), LaunchLoop(1, 0, 2), LaunchLoop(2, 1, 1), LaunchLoop(-1, 1, 2)):
+        assert "rounds of" in str(refused(replace(program, loops=(loop,))))
+    twice = replace(program, loops=(LaunchLoop(0, 1, 2), LaunchLoop(1, 1, 2)))
+    assert "loop 1 takes 2 rounds of 1 launches from launch 1" in str(refused(twice))
+    by_host = replace(program, launches=tuple(replace(launch, mode="sw") for launch in program.launches))
+    assert "the host launches more than the first" in str(refused(by_host))
+    a, b, c = program.launches
+    other = replace(program, configs=(*program.configs, program.configs[0]), launches=(a, replace(b, config=1), c))
+    assert "rounds launch different configs" in str(refused(other))
+    for change in ({"address": 1 << 20}, {"memory": "ddr"}):
+        moved = tuple(replace(r, **change) if r.name == "w2" else r for r in program.regions)
+        assert "parameter 1 of launch 0 does not advance" in str(refused(replace(program, regions=moved)))
 
 
 def routed(links: list[list[int]]) -> Program:

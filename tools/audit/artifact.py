@@ -19,6 +19,7 @@ from headrace.tools.audit.program import (
     Param,
     Port,
     Region,
+    Repeat,
     Routed,
 )
 
@@ -31,7 +32,7 @@ def read_program(program: runtime.Program) -> Routed:
 
     def launch(one: runtime.Launch) -> Launch:
         args = tuple((program.regions[region].name, offset) for region, offset in one.args)
-        return Launch(program.configs[one.config].name, args, one.location)
+        return Launch(program.configs[one.config].name, args, one.location, one.mode == "sw")
 
     ports = tuple(
         Port(kind, p.name, p.type, program.regions[p.region].name, p.offset)
@@ -39,7 +40,8 @@ def read_program(program: runtime.Program) -> Routed:
         for p in some
     )
     note = "an artifact holds no virtual channels and claims no link load; audit the IR for these"
-    return Routed(device, configs, regions, tuple(map(launch, program.launches)), ports, (note,))
+    loops = tuple(Repeat(one.first, one.end, one.times) for one in program.loops)
+    return Routed(device, configs, regions, tuple(map(launch, program.launches)), ports, (note,), loops)
 
 
 def _config(config: runtime.Config, device: Device) -> Config:

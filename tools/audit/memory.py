@@ -1,5 +1,5 @@
 """Off-chip memory: regions lie apart while both are needed, aligned and within their memory; launches take what is
-there."""
+there, those that the chip repeats at addresses that advance evenly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from headrace.dialects.support.diagnostics import Collector
 from headrace.dialects.support.dtypes import byte_size
 from headrace.tools.audit.looking import few
-from headrace.tools.audit.program import Region, Routed
+from headrace.tools.audit.program import Region, Repeat, Routed
 
 ALWAYS = ("weight", "state")
 WRITTEN_BEFORE = ("input", "weight", "state")
@@ -19,6 +19,8 @@ def check_memory(program: Routed, found: Collector) -> dict[str, int]:
     regions = {r.name: r for r in program.regions}
     used = _check_regions(program, found)
     _check_launches(program, regions, found)
+    for loop in program.loops:
+        _check_loop(program, loop, regions, found)
     for port in program.ports:
         region = regions.get(port.region)
         what = f"{port.kind} '{port.name}'"
@@ -118,3 +120,37 @@ def _check_launches(program: Routed, regions: Mapping[str, Region], found: Colle
     unwritten = [p.name for p in program.ports if p.kind == "output" and p.region not in ready]
     if unwritten:
         found.add("never-written", f"no launch writes output {few(unwritten)}")
+
+
+def _check_loop(program: Routed, loop: Repeat, regions: Mapping[str, Region], found: Collector) -> None:
+    """Every round launches what the first does, from addresses that follow from its own and one step each: that is all
+    that the chip can do without the host."""
+    launches = program.launches[loop.first : loop.end]
+    period, rest = divmod(len(launches), max(1, loop.times))
+    if loop.times < 2 or rest or not period:
+        found.add("bad-loop", f"launches {loop.first} to {loop.end - 1} are not {loop.times} rounds")
+        return
+    for i, launch in enumerate(launches):
+        what = f"launch {loop.first + i} of @{launch.config} in round {i // period}"
+        first = launches[i % period]
+        if launch.by_host and i:
+            found.add("bad-loop", f"{what} is by the host", location=launch.location)
+        if launch.config != first.config or len(launch.args) != len(first.args):
+            found.add("bad-loop", f"{what} is one of @{first.config} in the first", location=launch.location)
+            continue
+        if i < period:
+            continue
+        second = launches[i % period + period]
+        for a, b, here in zip(first.args, second.args, launch.args, strict=False):
+            at = [_byte(regions[name], offset) for name, offset in (a, b, here) if name in regions]
+            if len(at) < 3:
+                continue  # told with the launch
+            (memory, start), (_, following), (mine, there) = at
+            wanted = start + i // period * (following - start)
+            if mine != memory or there != wanted:
+                told = f"{what} takes @{here[0]} at byte {there} of {mine}, the loop goes on at {wanted} of {memory}"
+                found.add("bad-loop", told, location=launch.location)
+
+
+def _byte(region: Region, offset: int) -> tuple[str, int]:
+    return region.memory or "", region.address + offset * byte_size(region.type.dtype)

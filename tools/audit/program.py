@@ -157,11 +157,21 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """A run of a config: the region and the element offset of every parameter."""
+    """A run of a config: the region and the element offset of every parameter; by the host, or by the chip itself."""
 
     config: str
     args: tuple[tuple[str, int], ...]
     location: str
+    by_host: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat:
+    """Launches that the chip repeats: `times` rounds of as many, from launch `first` to before launch `end`."""
+
+    first: int
+    end: int
+    times: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,3 +196,4 @@ class Routed:
     ports: tuple[Port, ...] = ()
     notes: tuple[str, ...] = field(default=())
     """What could not be looked at, and why."""
+    loops: tuple[Repeat, ...] = ()

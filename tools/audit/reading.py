@@ -9,7 +9,18 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from headrace.dialects.machine.attributes import device_of
-from headrace.dialects.rdu.ops import AgcuOp, ConfigOp, FlowOp, PcuOp, PmuOp, ProgramOp, RegionOp, UnitOp
+from headrace.dialects.rdu.ops import (
+    AgcuOp,
+    ConfigOp,
+    FlowOp,
+    LaunchOp,
+    LoopOp,
+    PcuOp,
+    PmuOp,
+    ProgramOp,
+    RegionOp,
+    UnitOp,
+)
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import Collector
 from headrace.dialects.tensor.base import attributes_of, tt
@@ -27,6 +38,7 @@ from headrace.tools.audit.program import (
     Param,
     Port,
     Region,
+    Repeat,
     Routed,
     no_ints,
 )
@@ -58,18 +70,26 @@ def read_module(module: ModuleOp) -> Routed:
     found.raise_if_any()
     regions: list[Region] = []
     launches: list[Launch] = []
+    loops: list[Repeat] = []
     ports: list[Port] = []
     for program in programs:
         regions += [_region(r) for r in program.regions_]
-        launches += [
-            Launch(x.config.string_value(), tuple((n, int(o)) for n, o in x.places), locations.of(x))
-            for x in program.launches
-        ]
+        for op in program.body.block.ops:
+            inner = list(op.body.block.ops) if isinstance(op, LoopOp) else [op]
+            first = len(launches)
+            launches += [_launch(x) for x in inner if isinstance(x, LaunchOp)]
+            if isinstance(op, LoopOp):
+                loops.append(Repeat(first, len(launches), op.times.value.data))
         ports += [
             Port(p.kind.data, p.title.data, tt(p.type), p.region_name.string_value(), p.offset.value.data)
             for p in program.ports
         ]
-    return Routed(device_of(module), tuple(configs), tuple(regions), tuple(launches), tuple(ports))
+    return Routed(device_of(module), tuple(configs), tuple(regions), tuple(launches), tuple(ports), (), tuple(loops))
+
+
+def _launch(op: LaunchOp) -> Launch:
+    args = tuple((name, int(offset)) for name, offset in op.places)
+    return Launch(op.config.string_value(), args, locations.of(op), op.mode.data == "sw")
 
 
 def _config(op: ConfigOp, found: Collector) -> Config:

@@ -19,11 +19,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from headrace.dialects.support.diagnostics import CompileError
-from headrace.dialects.support.dtypes import to_numpy
 from headrace.passes.infra.manager import PassBug
 from headrace.tools.execution.deviation import TOLERANCE, Deviation, deviation
 from headrace.tools.execution.folds import wrong_fold
-from headrace.tools.execution.programs import check_routes, input_types, inputs_of, run, unplaced, weights_of
+from headrace.tools.execution.programs import check_routes, in_types, inputs_of, run, unplaced, weights_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,7 +77,7 @@ class Execution:
         rounds = getattr(one, "rounds", "")
         if rounds:  # from here on sums in another order may round to another neighbour of that type
             self.tolerance = TOLERANCE[rounds] if self.tolerance is None else self.tolerance
-            arrays = self.arrays = _in_types(arrays, module)
+            arrays = self.arrays = in_types(arrays, module)
         try:
             after = run(module, store, arrays)
         except CompileError as error:
@@ -165,15 +164,6 @@ class Execution:
         _, store, arrays = self._started()
         reference, found = (trace(x, store, arrays, inside=True) for x in (before, module))
         return first_deviation(reference, found, wrong, self.tolerance)
-
-
-def _in_types(arrays: Mapping[str, Array], module: ModuleOp) -> dict[str, Array]:
-    """Inputs in the types that a program takes."""
-    types = input_types(module)
-    return {
-        name: array.astype(to_numpy(types[name][1]), copy=False) if name in types else array
-        for name, array in arrays.items()
-    }
 
 
 def _same(before: ModuleOp, after: ModuleOp) -> bool:

@@ -64,6 +64,17 @@ def input_types(module: ModuleOp) -> dict[str, TT]:
     return dict(zip(signature(func).inputs, map(tt, func.body.block.args), strict=True))
 
 
+def in_types(arrays: Mapping[str, Array], module: ModuleOp) -> dict[str, Array]:
+    """Inputs in the types that a program takes."""
+    from headrace.dialects.support.dtypes import to_numpy
+
+    types = input_types(module)
+    return {
+        name: array.astype(to_numpy(types[name].dtype), copy=False) if name in types else array
+        for name, array in arrays.items()
+    }
+
+
 def run(module: ModuleOp, store: WeightStore, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The results of a program at whatever level it is, by name; states go by the names of their results."""
     from headrace.dialects.dataflow.interpreter import DataflowInterpreter  # runs tensor programs as well

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headrace.dialects.machine.device import load_device
 from headrace.dialects.support.diagnostics import CompileError, nearest
+from headrace.passes import pipelines
 from headrace.passes.infra.registry import available
 from headrace.tools.fuzz.campaign import MODES, Plan, run
 from headrace.tools.fuzz.generator import DEFAULT, Distribution
@@ -28,6 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="where reduced failures go")
     parser.add_argument("--passes", default="", help="with --mode pass: which, separated by commas; all when left out")
     parser.add_argument("--device", default="", help="a device by name or file, or 'small'; any when left out")
+    levels = [name.removeprefix("O") for name in pipelines.MODES]
+    parser.add_argument(
+        "-O", dest="level", choices=levels, default="", help="how sections are cut; anyhow when left out"
+    )
+    parser.add_argument(
+        "--precision", choices=tuple(pipelines.PRECISIONS), default="fp32", help="what f32 is computed in"
+    )
     parser.add_argument("--ops", type=int, default=DEFAULT.ops, help="about how many steps a program has")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="element types, separated by commas")
     parser.add_argument("--size", choices=tuple(SIZES), default=DEFAULT.size, help="how large values are")
@@ -47,7 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             load_device(given.device)
     except CompileError as error:
         parser.error(f"--device: {error}")
-    plan = Plan(given.mode, Distribution(given.ops, dtypes, given.size, kinds), given.device, passes)
+    if given.mode == "pass" and (given.level or given.precision != "fp32"):
+        parser.error("-O and --precision go with --mode pipeline")
+    level = f"O{given.level}" if given.level else ""
+    like = Distribution(given.ops, dtypes, given.size, kinds)
+    plan = Plan(given.mode, like, given.device, passes, level, given.precision)
     summary = run(range(given.seed, given.seed + given.count), plan, given.jobs, given.minutes, given.failures)
     print(summary.text())
     return 1 if summary.failed else 0

@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ from headrace.tools.fuzz.settings import (
 MODES = ("pipeline", "pass")
 EACH = 50
 """Seeds that a worker takes at once."""
+FRESH = 20
+"""Such parts that a process does before another takes its place."""
 MENTIONED = 8
 """Seeds and ops that a line of the summary names."""
 KEPT = 2
@@ -52,6 +55,10 @@ class Plan:
     """A device by name or file, `small` for small ones, or empty for any."""
     passes: tuple[str, ...] = ()
     """In mode "pass", what runs: one after the other from seed to seed; all when empty."""
+    level: str = ""
+    """In mode "pipeline", a mode of the compiler (`pipelines.MODES`), or empty for sections cut in any way."""
+    precision: str = "fp32"
+    """In mode "pipeline", what f32 is computed in."""
     artifacts: int = 10
     """Every such seed also goes through an artifact."""
     seconds: int = 60
@@ -95,12 +102,15 @@ def case(seed: int, plan: Plan) -> Case:
         like = replace(like, size=rng.choice(("medium", "large")), ops=max(1, like.ops // 2))
     elif rng.random() < 0.2:
         like = replace(like, ops=max(1, like.ops * rng.choice((1, 2, 5)) // 2))
+    if plan.precision != "fp32":
+        like = replace(like, rounds=plan.precision)
     program = random_program(seed, like)
     device = _device(rng, plan.device)
     if plan.mode == "pass":
         names = plan.passes or all_passes()
         return Case(seed, program, one_pass(names[seed % len(names)], rng, device))
-    return Case(seed, program, whole_pipeline(rng, device), artifact=seed % plan.artifacts == 0)
+    setting = whole_pipeline(rng, device, plan.level, plan.precision)
+    return Case(seed, program, setting, artifact=seed % plan.artifacts == 0)
 
 
 def _device(rng: random.Random, name: str) -> Device:
@@ -256,11 +266,13 @@ def _chunks(chunks: list[range], plan: Plan, jobs: int, over: Any) -> Iterator[l
                 return
             yield outcomes(chunk, plan)
         return
-    with ProcessPoolExecutor(jobs, max_tasks_per_child=20) as pool:
-        pending = [pool.submit(outcomes, chunk, plan) for chunk in chunks]
-        for one in pending:
-            yield one.result()
-            if over():
-                for other in pending:
-                    other.cancel()
-                return
+    spawn = get_context("spawn")
+    for i in range(0, len(chunks), FRESH * jobs):  # what workers keep goes with them
+        with ProcessPoolExecutor(jobs, spawn) as pool:
+            pending = [pool.submit(outcomes, chunk, plan) for chunk in chunks[i : i + FRESH * jobs]]
+            for one in pending:
+                yield one.result()
+                if over():
+                    for other in pending:
+                        other.cancel()
+                    return

@@ -33,6 +33,8 @@ class Distribution:
     """Whether ops that no result needs stay; in some programs when None."""
     plain: bool = False
     """Only what every program has: no infinities and NaNs, no empty dims, no states."""
+    rounds: str = ""
+    """An element type that f32 may be rounded to without the program becoming another."""
 
 
 DEFAULT = Distribution()
@@ -44,7 +46,7 @@ def random_program(seed: int, like: Distribution = DEFAULT) -> Program:
     dtype = _main_type(rng, like.dtypes)
     size = SIZES[like.size]
     empty, wild = (not like.plain and rng.random() < p for p in (0.06, 0.08))
-    m = Maker(rng, dtype, like.dtypes, size, empty, Nearby(rng.getrandbits(32), wild, size.most))
+    m = Maker(rng, dtype, like.dtypes, size, empty, Nearby(rng.getrandbits(32), wild, size.most, like.rounds))
     for i in range(rng.choice((1, 1, 2, 3))):
         m.scope.values.append(
             m.argument(m.sample(m.new_shape(), dtype if i == 0 else rng.choice((dtype, *like.dtypes))))

@@ -128,7 +128,7 @@ class Maker:
 
     def constant(self, array: Array) -> SSAValue:
         """A constant in the program."""
-        return self._leaf(constant(array, named(f"{self.prefix}/constant")), Value(array, array))
+        return self._leaf(constant(array, named(f"{self.prefix}/constant")), self.nearby.leaf(array))
 
     def weight(self, shape: Sequence[int], scale: float = 1.0, around: float = 0.0, dtype: str = "") -> SSAValue:
         """A weight of that shape: one of the store, one derived by a recipe, or a function's argument."""
@@ -147,7 +147,7 @@ class Maker:
         if self.random.random() < 0.05:
             key += self.random.choice((" of a", "|x", '"', "/é"))
         self.store.add_array(key, array)
-        return self._weight(key, Value(array, array))
+        return self._weight(key, self.nearby.leaf(array))
 
     def _derived(self, array: Array) -> SSAValue:
         """A weight with these elements that a recipe moves out of another one."""
@@ -181,7 +181,7 @@ class Maker:
         found = self.derived.get(key)
         if found is None:
             array = self.store.array(key)
-            found = Value(array, array)
+            found = self.nearby.leaf(array)
         return self._weight(key, found)
 
     def _weight(self, key: str, value: Value) -> SSAValue:
@@ -202,7 +202,7 @@ class Maker:
         block = self.scope.block
         value = block.insert_arg(ir_type(_type(array)), len(block.args))
         value.location = named(f"x{value.index}")
-        self.known[value] = self.known[of] if of is not None else Value(array, array)
+        self.known[value] = self.known[of] if of is not None else self.nearby.leaf(array)
         self.scope.passed.append(None if of is not None else array)
         return value
 

@@ -23,6 +23,8 @@ TOLERANCE = {"f64": 1e-10, "f32": 2e-5, "f16": 2e-2, "bf16": 1e-1, "f8e4m3": 1.3
 """Largest error of a result over its largest magnitude, by element type; other types agree exactly."""
 MARGIN = 4
 """How many times closer than the tolerance the values of a program stay to their neighbours."""
+CHOICES = 4
+"""Neighbours that an index or truth value is tried on when f32 is rounded to another type."""
 MOST = 1000.0
 """Largest magnitude of a tame float."""
 
@@ -60,12 +62,20 @@ class Value(NamedTuple):
 
 
 class Nearby:
-    """Evaluates ops on `Value`s. `wild`: infinities, NaNs and large numbers are taken too."""
+    """Evaluates ops on `Value`s. `wild`: infinities, NaNs and large numbers are taken too. `rounds`: an element type
+    that f32 may be rounded to, so that f32 is no more exact than that."""
 
-    def __init__(self, seed: int, wild: bool, most: int) -> None:
+    def __init__(self, seed: int, wild: bool, most: int, rounds: str = "") -> None:
         self._rng = np.random.default_rng(seed)
         self.wild = wild
         self.most = most
+        self._rounding = {**_ROUNDING, "f32": _ROUNDING[rounds or "f32"]}
+        self._least = TOLERANCE[rounds] if rounds else 0.0
+        self._rounds = rounds
+
+    def leaf(self, array: Array) -> Value:
+        """An input, weight or constant: exact, but for f32 that may be rounded."""
+        return Value(array, self._rounded(array))
 
     def evaluate(self, name: str, attrs: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
         """The results of an op; `Declined` when they are too large or depend on roundings."""
@@ -94,16 +104,38 @@ class Nearby:
                 others = tuple(self._flipped(x) for x in others)
             for array, other in zip(found, others, strict=True):
                 self._check_near(array, other)
+            if (
+                self._rounds
+                and not all(from_numpy(x.dtype) in TOLERANCE for x in found)
+                and any(x.near is not x.array for x in operands)
+            ):
+                self._check_choices(name, attrs, operands, found)
         return [Value(array, other) for array, other in zip(found, others, strict=True)]
+
+    def _check_choices(
+        self, name: str, attrs: Mapping[str, Any], operands: Sequence[Value], found: Sequence[Array]
+    ) -> None:
+        """Floats that are rounded a lot meet more often than one neighbour shows, and an index or a truth value is then
+        another one."""
+        for _ in range(CHOICES):
+            others = meaning.evaluate(name, attrs, *(self._moved(x.near) for x in operands))
+            for array, other in zip(found, others, strict=True):
+                self._check_near(array, other)
+
+    def _rounded(self, array: Array) -> Array:
+        """An array as it is lowered; itself when it is not f32 or nothing is lowered."""
+        if not self._rounds or from_numpy(array.dtype) != "f32":
+            return array
+        return np.asarray(array.astype(to_numpy(self._rounds)), array.dtype)
 
     def _moved(self, array: Array) -> Array:
         """A neighbour of an array: each element some roundings away."""
-        rounding = _ROUNDING.get(from_numpy(array.dtype))
+        rounding = self._rounding.get(from_numpy(array.dtype))
         if rounding is None:
             return array
         shape: tuple[int, ...] = array.shape
         factor = self._rng.uniform(1 - rounding, 1 + rounding, shape)
-        return np.asarray(np.multiply(array, factor, dtype=np.float64)).astype(array.dtype)
+        return self._rounded(np.asarray(np.multiply(array, factor, dtype=np.float64)).astype(array.dtype))
 
     def _flipped(self, array: Array) -> Array:
         """The array with some of its zeros as the other zero; itself when it has none."""
@@ -123,8 +155,7 @@ class Nearby:
     def _check_near(self, array: Array, other: Array) -> None:
         if array is other:
             return
-        dtype = from_numpy(array.dtype)
-        if (fault := differs(array, other, TOLERANCE.get(dtype, 0.0) / MARGIN)) is not None:
+        if (fault := differs(array, other, _tolerance(array, self._least) / MARGIN)) is not None:
             raise Declined(f"depends on roundings: {fault}")
 
     @staticmethod
@@ -135,6 +166,12 @@ class Nearby:
         wide = array.astype(np.float64)
         if wide.size and not (np.all(wide > float(lowest(to)) - 1) and np.all(wide < float(highest(to)))):
             raise Declined("out of the integer's range")
+
+
+def _tolerance(array: Array, least: float) -> float:
+    """The tolerance of an array's type, and of a float at least as much as said."""
+    tolerance = TOLERANCE.get(from_numpy(array.dtype))
+    return 0.0 if tolerance is None else max(tolerance, least)
 
 
 def differs(a: Array, b: Array, tolerance: float) -> str | None:
@@ -151,15 +188,16 @@ def differs(a: Array, b: Array, tolerance: float) -> str | None:
     return f"error {error:.3g} of {scale:.3g}, more than {tolerance * scale:.3g}" if error > tolerance * scale else None
 
 
-def disagreement(expected: Mapping[str, Array], found: Mapping[str, Array]) -> str:
-    """What two sets of results disagree in; empty when integers are equal and floats are within `TOLERANCE`."""
+def disagreement(expected: Mapping[str, Array], found: Mapping[str, Array], least: float = 0.0) -> str:
+    """What two sets of results disagree in; empty when integers are equal and floats are within `TOLERANCE`, or `least`
+    where that is more."""
     if list(expected) != list(found):
         return f"results are {list(found)}, not {list(expected)}"
     for name, a in expected.items():
         b = found[name]
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"{name} is {b.dtype}{list(b.shape)}, not {a.dtype}{list(a.shape)}"
-        if (fault := differs(a, b, TOLERANCE.get(from_numpy(a.dtype), 0.0))) is not None:
+        if (fault := differs(a, b, _tolerance(a, least))) is not None:
             return f"{name}: {fault}"
     return ""
 

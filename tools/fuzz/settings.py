@@ -60,11 +60,13 @@ def _small(base: str, values: tuple[tuple[str, Any], ...]) -> Device:
     return _shipped(base).with_values(**dict(values))
 
 
-def random_options(kind: type[ModulePass], rng: random.Random, often: float = 0.3) -> str:
-    """Options of a pass as text, `{a=1 b=2}`: each given that often, within its range or choices."""
-    given: list[str] = []
+def random_options(kind: type[ModulePass], rng: random.Random, often: float = 0.3, fixed: str = "") -> str:
+    """Options of a pass as text, `{a=1 b=2}`: those that are fixed, and each other one that often, within its range or
+    choices."""
+    given = fixed.split()
+    taken = {one.partition("=")[0] for one in given}
     for field in dataclasses.fields(kind):
-        if field.name == "name" or not field.init or rng.random() >= often:
+        if field.name == "name" or not field.init or rng.random() >= often or field.name in taken:
             continue
         value = _value(field.default, field.metadata, rng)
         if value is not None:
@@ -101,9 +103,10 @@ def _spelt(value: Any) -> str:
 
 
 def random_pipeline(names: Sequence[str], rng: random.Random, often: float) -> list[str]:
-    """The passes with options at random."""
+    """The passes with options at random beside those that they have."""
     passes = available()
-    return [name + random_options(passes[name](), rng, often) for name in names]
+    parts = [name.partition("{") for name in names]
+    return [name + random_options(passes[name](), rng, often, given.rstrip("}")) for name, _, given in parts]
 
 
 @dataclass(frozen=True)
@@ -118,17 +121,25 @@ class Setting:
     """Whether the IR is audited after each pass."""
 
 
-def whole_pipeline(rng: random.Random, device: Device) -> Setting:
-    """From whole tensors to units. Programs meet the dataflow passes optimized, as they are, or after a few tensor
-    passes in any order; passes on sections that only make things better are left out now and then."""
-    tensor = list(pipelines.TENSOR)
+def whole_pipeline(rng: random.Random, device: Device, mode: str = "", precision: str = "fp32") -> Setting:
+    """From whole tensors to units, in a mode of the compiler (sections are cut in any way when that is empty) and at a
+    precision. Programs meet the dataflow passes optimized, as they are, or after a few tensor passes in any order;
+    passes on sections that only make things better are left out now and then."""
+    tensor: list[str] = list(pipelines.TENSOR)
     if rng.random() < 0.4:
         tensor = [name for name in tensor if rng.random() < 0.4] if rng.random() < 0.5 else []
         rng.shuffle(tensor)
         if rng.random() < 0.8:  # else ops that read more tensors than a unit has inputs are refused
             tensor.append("decompose")
+    if precision != "fp32":  # weights in eight bits lose more than programs are made to bear
+        lower = f"{pipelines.LOWER}{{weights={precision}}}"
+        before = "decompose" if "decompose" in tensor else ""
+        tensor.insert(tensor.index(before) if before else rng.randint(0, len(tensor)), lower)
     optional = ("fuse-stages", "narrow-joins", "choose-layouts")
-    dataflow = [name for name in pipelines.DATAFLOW if name not in optional or rng.random() < 0.8]
+    order: tuple[str, ...] = pipelines.dataflow(mode) if mode else pipelines.DATAFLOW
+    if mode:  # the rule is the mode's, the other options any
+        order = tuple("cut-sections{by=time}" if name == "cut-sections" else name for name in order)
+    dataflow = [name for name in order if name not in optional or rng.random() < 0.8]
     names = [*tensor, *dataflow, *pipelines.RDU]
     often = rng.choice((0.0, 0.2, 0.4))
     return Setting(device, ",".join(random_pipeline(names, rng, often)), audited=rng.random() < 0.4)

@@ -432,7 +432,7 @@ rdu.program @main {
 // -----
 
 rdu.program @main {
-  // expected-error @+1 {{rdu.pmu: rdu.program holds regions, ports and launches}}
+  // expected-error @+1 {{rdu.pmu: rdu.program holds regions, ports, launches and loops}}
   rdu.pmu @b tensor<4xf32>
 }
 
@@ -498,4 +498,107 @@ rdu.program @main {
   rdu.region @x input tensor<4xf32>
   // expected-error @+1 {{rdu.launch: parameter "x" of c takes elements 1 to 4 of 4 of @x}}
   rdu.launch @c (@x at 1) sw
+}
+
+// -----
+
+rdu.config @layer virtual () {
+}
+rdu.program @main {
+  // expected-error @+1 {{rdu.loop: at least two rounds, found 1}}
+  rdu.loop 1 {
+    rdu.launch @layer () hw
+  }
+}
+
+// -----
+
+rdu.config @layer virtual () {
+}
+rdu.program @main {
+  // expected-error @+1 {{rdu.loop: 3 launches are not 2 equal rounds}}
+  rdu.loop 2 {
+    rdu.launch @layer () hw
+    rdu.launch @layer () hw
+    rdu.launch @layer () hw
+  }
+}
+
+// -----
+
+rdu.program @main {
+  // expected-error @+1 {{rdu.loop: 0 launches are not 2 equal rounds}}
+  rdu.loop 2 {
+  }
+}
+
+// -----
+
+rdu.program @main {
+  rdu.loop 2 {
+    // expected-error @+1 {{rdu.region: rdu.loop holds launches}}
+    rdu.region @x input tensor<4xf32>
+  }
+}
+
+// -----
+
+rdu.config @layer virtual () {
+}
+rdu.program @main {
+  rdu.loop 2 {
+    rdu.launch @layer () sw
+    // expected-error @+1 {{rdu.launch: the host launches only the first of a loop}}
+    rdu.launch @layer () sw
+  }
+}
+
+// -----
+
+rdu.config @a virtual () {
+}
+rdu.config @b virtual () {
+}
+rdu.config @c virtual () {
+}
+rdu.program @main {
+  rdu.loop 2 {
+    rdu.launch @a () hw
+    rdu.launch @b () hw
+    rdu.launch @a () hw
+    // expected-error @+1 {{rdu.launch: round 1 launches c, the first b}}
+    rdu.launch @c () hw
+  }
+}
+
+// -----
+
+// A round that lies twice as far away.
+rdu.config @layer virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+}
+rdu.program @main {
+  rdu.region @x input tensor<4xf32> in hbm at 0
+  rdu.region @y temp tensor<4xf32> in hbm at 64
+  rdu.region @z temp tensor<4xf32> in hbm at 128
+  rdu.region @o output tensor<4xf32> in hbm at 256
+  rdu.loop 3 {
+    rdu.launch @layer (@x, @y) hw
+    rdu.launch @layer (@y, @z) hw
+    // expected-error @+1 {{rdu.launch: parameter 1 in round 2 lies 128 bytes after round 1, not 64}}
+    rdu.launch @layer (@z, @o) hw
+  }
+}
+
+// -----
+
+rdu.config @layer virtual ("x" in tensor<4xf32>) {
+}
+rdu.program @main {
+  rdu.region @x weight tensor<4xf32> key "x" in hbm at 0
+  rdu.region @y weight tensor<4xf32> key "y" in ddr at 0
+  rdu.loop 2 {
+    rdu.launch @layer (@x) hw
+    // expected-error @+1 {{rdu.launch: parameter 0 in round 1 lies in ddr, before in hbm}}
+    rdu.launch @layer (@y) hw
+  }
 }

@@ -96,6 +96,15 @@ rdu.program @main states [["past", "present"]] {
   rdu.launch @gemm (@x, @w at 24, @t at 48) hw
   // CHECK-NEXT: rdu.launch @gemm (@x, @w, @s) sw{{$}}
   rdu.launch @gemm (@x, @w, @s) sw
+  // The weight's halves are 96 bytes apart; the other parameters stay.
+  // CHECK-NEXT: rdu.loop 2 {
+  // CHECK-NEXT:   rdu.launch @gemm (@x, @w, @s) sw
+  // CHECK-NEXT:   rdu.launch @gemm (@x, @w at 24, @s) hw
+  // CHECK-NEXT: }
+  rdu.loop 2 {
+    rdu.launch @gemm (@x, @w, @s) sw
+    rdu.launch @gemm (@x, @w at 24, @s) hw
+  }
 }
 
 // An empty config and an empty program.

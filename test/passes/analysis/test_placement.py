@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import combinations, pairwise, permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,7 @@ from headrace.passes.analysis.placement import (
 
 TINY = load_device(Path(__file__).parents[2] / "dialects" / "machine" / "data" / "tiny.toml")
 SN40L = load_device("sn40l")
+SN40L_PMUS = np.array(SN40L.sites("pmu"))
 
 
 def one_to_one(count: int) -> Ints:
@@ -38,6 +39,26 @@ def pipeline(device: Device, lanes: int, length: int) -> PlacementProblem:
     kinds = ["agcu", *(("pmu", "pcu")[i % 2] for i in range(length)), "agcu"]
     groups = [Group(f"g{i}", kind, lanes) for i, kind in enumerate(kinds)]
     return PlacementProblem.on(device, groups, [Net(i, i + 1, one_to_one(lanes)) for i in range(len(groups) - 1)])
+
+
+def stages(count: int, width: int) -> PlacementProblem:
+    """AGCUs → (`width` PMUs → `width` PCUs) × `count` → AGCUs, as many as there are on an edge at most."""
+    edge = min(width, 40)
+    kinds = [("agcu", edge), *[("pmu", width), ("pcu", width)] * count, ("agcu", edge)]
+    groups = [Group(f"g{i}", kind, size) for i, (kind, size) in enumerate(kinds)]
+    nets: list[Net] = []
+    for i, (a, b) in enumerate(pairwise(groups)):
+        most = max(a.count, b.count)
+        at = np.arange(most)
+        nets.append(Net(i, i + 1, np.stack([at * a.count // most, at * b.count // most], 1)))
+    return PlacementProblem.on(SN40L, groups, nets)
+
+
+def all_to_all(rows: int, columns: int, kind: str = "pmu") -> PlacementProblem:
+    """Every PMU of one group with every unit of another."""
+    at = np.arange(rows * columns)
+    pairs = np.stack([at // columns, at % columns], 1)
+    return PlacementProblem.on(SN40L, [Group("a", "pmu", rows), Group("b", kind, columns)], [Net(0, 1, pairs)])
 
 
 def matmul(device: Device, rows: int, columns: int) -> PlacementProblem:
@@ -59,6 +80,32 @@ def test_a_regular_pipeline_is_placed_near_its_lower_bound(lanes: int, length: i
     placement = solve_placement(problem)
     assert 1 <= placement.ratio <= 1.3
     assert placement.cost == wirelength(problem, placement.positions)
+
+
+@pytest.mark.parametrize(("count", "width"), [(4, 16), (8, 32), (12, 40), (25, 20), (100, 5), (1, 500)])
+def test_stages_with_buffers_between_are_placed_near_the_lower_bound(count: int, width: int):
+    problem = stages(count, width)
+    placement = solve_placement(problem)
+    assert placement.ratio <= 1.3
+    assert placement.cost < 0.8 * solve_placement(problem, moves=0, start="rows").cost
+
+
+@pytest.mark.parametrize("units", [16, 100, 1000])
+def test_a_broadcast_is_placed_at_its_lower_bound(units: int):
+    assert solve_placement(all_to_all(1, units, "pcu")).ratio <= 1.05
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (32, 32), (64, 64), (8, 64), (2, 300)])
+def test_split_buffers_that_all_talk_are_placed_near_the_lower_bound(rows: int, columns: int):
+    assert solve_placement(all_to_all(rows, columns)).ratio <= 1.3
+
+
+def test_strands_of_one_address_generator_stand_before_it():
+    problem = stages(1, 500)
+    placement = solve_placement(problem, moves=0)
+    assert "40 lanes of 500 strands" in placement.starts[0][0] and "on both edges" in placement.starts[0][0]
+    far = np.abs(placement.positions[1] - placement.positions[0][np.arange(500) * 40 // 500]).sum(1)
+    assert far.max() <= 16
 
 
 @pytest.mark.parametrize("device", ["plasticine", "sn10", "sn40l", "sn50"])
@@ -124,6 +171,28 @@ def test_the_lower_bound_holds_for_the_best_of_all_placements(data: st.DataObjec
     )
     assert lower_bound(problem) <= best * (1 + 1e-9)
     assert best * (1 - 1e-9) <= solve_placement(problem).cost
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 3), (2, 2), (2, 3), (3, 3), (1, 5)])
+def test_the_lower_bound_of_a_complete_net_holds_for_the_best_of_all_placements(rows: int, columns: int):
+    sites = np.array([[0, 0], [2, 0], [1, 1], [3, 1], [0, 2], [2, 2], [4, 0]])
+    at = np.arange(rows * columns)
+    net = Net(0, 1, np.stack([at // columns, at % columns], 1))
+    problem = PlacementProblem((5, 3), {"pmu": sites}, (Group("a", "pmu", rows), Group("b", "pmu", columns)), (net,))
+    best = min(
+        wirelength(problem, (sites[list(a)], sites[list(b)]))
+        for a in combinations(range(7), rows)
+        for b in combinations(sorted(set(range(7)) - set(a)), columns)
+    )
+    assert 0.6 * best <= lower_bound(problem) <= best
+
+
+def test_the_lower_bound_counts_the_sites_near_the_edges():
+    # 80 PMUs at most are next to an AGCU's column: the others that load are a column further in, and so on.
+    pairs = np.stack([np.arange(400) % 80, np.arange(400)], 1)
+    problem = PlacementProblem.on(SN40L, [Group("load", "agcu", 80), Group("m", "pmu", 400)], [Net(0, 1, pairs)])
+    near = np.sort(np.minimum(*(np.abs(SN40L_PMUS[:, 0] - edge) for edge in (0, 53))))[:400]
+    assert lower_bound(problem) >= near.sum()
 
 
 @given(data=st.data())

@@ -103,6 +103,60 @@ def test_the_number_of_flows_on_a_link_is_bounded():
     assert solve_routing(problem(*flows, flow_ids=2)).max_flows == 2
 
 
+def test_a_spread_scatter_needs_no_identifiers():
+    # One memory sends other words to each of 1,000 units: more ways than its links have identifiers left.
+    sites = np.array(SN40L.sites("pcu"))[:1000]
+    sources = np.tile(SN40L.sites("pmu")[500], (1000, 1))
+    routing = solve_routing(RoutingProblem.on(SN40L, [Flow("scatter", sources, sites, 0.001, multicast=False)]))
+    assert len(routing.hops) == 1000 and routing.max_flows <= SN40L.network.flow_ids
+
+
+def test_identifiers_are_given_back_where_they_are_short():
+    # Overloaded whatever the way, so that nets leave dimension order; with one identifier a link few of them may.
+    flows = [flow((0, 0, 3, 3), name=f"f{i}", bandwidth=0.6) for i in range(12)]
+    routing = solve_routing(problem(*flows, flow_ids=1), allow_overload=True)
+    assert routing.max_flows <= 1 and routing.rerouted > 0
+    assert routing.max_load < 12 * 0.6
+
+
+@pytest.mark.parametrize(
+    ("flows", "where", "per_link"),
+    [
+        ([(0, y, 3, y) for y in range(4)] * 2, "pass from x = 0 to x = 1", 2.0),
+        ([(1, 1, 3, 1)] * 6, "enter switch (3, 1)", 2.0),
+        ([(0, 0, 2, 0), (0, 1, 3, 1), (0, 2, 3, 2)] * 2, "pass from x = 0 to x = 1", 1.5),
+        ([(0, y, 3, 2 * y) for y in (0, 1)] * 6, "leave the 1 x 2 switches from (0, 0)", 4.0),
+    ],
+)
+def test_the_worst_cut_is_named(flows: list[tuple[int, int, int, int]], where: str, per_link: float):
+    cut = worst_cut(problem(*(flow(pair, name=f"f{i}") for i, pair in enumerate(flows))))
+    assert cut is not None and (cut.where, cut.per_link) == (where, per_link)
+    assert cut.nets.all() and cut.demand == len(flows)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_chips_are_routed_or_refused_with_a_proof(seed: int):
+    rng = np.random.default_rng(seed)
+    device = load_device(("plasticine", "sn10")[seed % 2])
+    columns, rows = device.mesh
+    flows = []
+    for index in range(int(rng.integers(2, 8))):
+        at, to = rng.integers(0, (columns, rows), (2, int(rng.integers(1, 200)), 2))
+        at = np.resize(at[: rng.integers(1, 9)], to.shape)  # few sources, so that nets branch
+        flows.append(Flow(f"f{index}", at, to, float(rng.choice([0.01, 0.1, 0.5])), bool(rng.integers(0, 2))))
+    chip = RoutingProblem.on(device, flows)
+    words, names = worst_cut(chip), worst_cut(chip, identifiers=True)
+    assert words is not None
+    try:
+        routing = solve_routing(chip, allow_overload=True)
+        assert words.per_link - 1e-9 <= routing.max_load <= 1.5 * max(chip.capacity, words.per_link)
+    except CompileError as error:
+        assert names is not None and names.per_link > chip.flow_ids, error
+    if words.per_link > chip.capacity:
+        with pytest.raises(CompileError, match=r"must (pass|leave|enter|take)"):
+            solve_routing(chip)
+
+
 def test_a_full_cut_is_refused_with_its_flows():
     flows = [flow((0, y, 3, y), (1, y, 2, y), name=f"row{y}", multicast=False) for y in range(4)]
     with pytest.raises(CompileError) as error:

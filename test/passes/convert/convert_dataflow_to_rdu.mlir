@@ -26,7 +26,7 @@ builtin.module attributes {machine.device = #machine.device<"sn40l">} {
 // CHECK-NEXT:    rdu.region @s0.out0 output tensor<8x6xf32>
 // CHECK-NEXT:    rdu.port input "x" tensor<8x4xf32> in @x
 // CHECK-NEXT:    rdu.port output "y" tensor<8x6xf32> in @s0.out0
-// CHECK-NEXT:    rdu.launch @s0 (@x, @encoder.w, @s0.out0) hw
+// CHECK-NEXT:    rdu.launch @s0 (@x, @encoder.w, @s0.out0) sw
 // CHECK-NOT:   func.func
 func.func @main(%x: tensor<8x4xf32> {tensor.name = "x"}) -> tensor<8x6xf32> attributes {tensor.result_names = ["y"]} {
   %w = tensor.weight "encoder.w" : tensor<4x6xf32>
@@ -62,7 +62,7 @@ builtin.module attributes {machine.device = #machine.device<"sn40l">} {
 // CHECK-NEXT:    rdu.region @w1 weight tensor<8xf32> key "w1"
 // CHECK-NEXT:    rdu.port input "x" tensor<4x8xf32> in @x
 // CHECK-NEXT:    rdu.port output "y" tensor<4x8xf32> in @main.concat
-// CHECK-NEXT:    rdu.launch @layer (@x, @w0, @main.concat) hw
+// CHECK-NEXT:    rdu.launch @layer (@x, @w0, @main.concat) sw
 // CHECK-NEXT:    rdu.launch @layer (@x at 16, @w1, @main.concat at 16) hw
 func.func @f(%x: tensor<2x8xf32>, %w: tensor<8xf32>) -> tensor<2x8xf32> {
   %y = dataflow.section "layer"(%x, %w) : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32> {

@@ -6,7 +6,64 @@
 builtin.module attributes {machine.device = #roomy} {
 rdu.config @step virtual ("x" in tensor<16xf32>, "w" in tensor<16xf32>, "y" out tensor<16xf32>) {
 }
-// The weight is read by three launches, so it comes first; @a lives over launches 0 and 1, @c from launch 2 on: one place.
+// The weight is read by all launches, so it comes first; @a lives over launches 0 and 1, @c from launch 2 on: one place.
+// CHECK-LABEL: rdu.program @main {
+// CHECK-NEXT:    rdu.region @x input tensor<16xf32> in hbm at 64
+// CHECK-NEXT:    rdu.region @w weight tensor<16xf32> key "w" in hbm at 0
+// CHECK-NEXT:    rdu.region @a temp tensor<16xf32> in hbm at [[A:[0-9]+]]
+// CHECK-NEXT:    rdu.region @b temp tensor<16xf32> in hbm at 256
+// CHECK-NEXT:    rdu.region @c temp tensor<16xf32> in hbm at [[A]]
+// CHECK-NEXT:    rdu.region @y output tensor<16xf32> in hbm at 128
+rdu.program @main {
+  rdu.region @x input tensor<16xf32>
+  rdu.region @w weight tensor<16xf32> key "w"
+  rdu.region @a temp tensor<16xf32>
+  rdu.region @b temp tensor<16xf32>
+  rdu.region @c temp tensor<16xf32>
+  rdu.region @y output tensor<16xf32>
+  rdu.launch @step (@x, @w, @a) sw
+  rdu.launch @step (@a, @w, @b) sw
+  rdu.launch @step (@b, @w, @c) sw
+  rdu.launch @step (@c, @w, @y) sw
+}
+}
+
+// -----
+
+// Where there is room, they lie at equal distance.
+builtin.module attributes {machine.device = #machine.device<"roomy", {base = "sn40l"}>} {
+rdu.config @step virtual ("x" in tensor<16xf32>, "w" in tensor<16xf32>, "y" out tensor<16xf32>) {
+}
+// CHECK-LABEL: rdu.program @main {
+// CHECK-NEXT:    rdu.region @x input tensor<16xf32> in hbm at 64
+// CHECK-NEXT:    rdu.region @w weight tensor<16xf32> key "w" in hbm at 0
+// CHECK-NEXT:    rdu.region @a temp tensor<16xf32> in hbm at 128
+// CHECK-NEXT:    rdu.region @b temp tensor<16xf32> in hbm at 192
+// CHECK-NEXT:    rdu.region @c temp tensor<16xf32> in hbm at 256
+// CHECK-NEXT:    rdu.region @y output tensor<16xf32> in hbm at 320
+rdu.program @main {
+  rdu.region @x input tensor<16xf32>
+  rdu.region @w weight tensor<16xf32> key "w"
+  rdu.region @a temp tensor<16xf32>
+  rdu.region @b temp tensor<16xf32>
+  rdu.region @c temp tensor<16xf32>
+  rdu.region @y output tensor<16xf32>
+  rdu.launch @step (@x, @w, @a) hw
+  rdu.launch @step (@a, @w, @b) hw
+  rdu.launch @step (@b, @w, @c) hw
+  rdu.launch @step (@c, @w, @y) hw
+}
+}
+
+// -----
+
+// The chip could repeat these launches if what they take one after the other lay at equal distance. HBM does not hold
+// that, so it is given up.
+#five = #machine.device<"five", {base = "sn40l", hbm = {bytes = 320}}>
+
+builtin.module attributes {machine.device = #five} {
+rdu.config @step virtual ("x" in tensor<16xf32>, "w" in tensor<16xf32>, "y" out tensor<16xf32>) {
+}
 // CHECK-LABEL: rdu.program @main {
 // CHECK-NEXT:    rdu.region @x input tensor<16xf32> in hbm at 64
 // CHECK-NEXT:    rdu.region @w weight tensor<16xf32> key "w" in hbm at 0

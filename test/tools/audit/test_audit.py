@@ -94,7 +94,7 @@ def test_what_a_program_uses_is_counted() -> None:
 
 
 def test_memory_is_counted_to_its_last_byte() -> None:
-    assert audit(routed("diamond")).memory["hbm"][0] == 3 * 4 * 64 * 4
+    assert audit(routed("diamond")).memory["hbm"][0] == 4 * 4 * 64 * 4
 
 
 def test_everything_that_is_wrong_is_reported() -> None:

@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 
 from headrace.dialects.machine.attributes import device_of, set_device
 from headrace.dialects.rdu.attributes import RoutesAttr, StreamAttr, ViewAttr
-from headrace.dialects.rdu.ops import AgcuOp, ConfigOp, FlowOp, LaunchOp, PcuOp, PmuOp, RegionOp, UnitOp
+from headrace.dialects.rdu.ops import AgcuOp, ConfigOp, FlowOp, LaunchOp, LoopOp, PcuOp, PmuOp, RegionOp, UnitOp
 from headrace.dialects.rdu.routes import Routes, end_of
 from headrace.dialects.rdu.syntax import integer, symbol
 from headrace.dialects.support.access import Loop, Stream, View
@@ -504,6 +504,47 @@ def _(module: ModuleOp) -> Iterator[None]:
         launch.args = type(old)([symbol(temp), *list(old)[1:]])
         yield
         launch.args = old
+
+
+@kind("a round of a loop runs another config", "bad-loop")
+def _(module: ModuleOp) -> Iterator[None]:
+    for loop in ops(module, LoopOp):
+        twin = next(op for op in module.body.block.ops if isinstance(op, ConfigOp)).clone()
+        twin.sym_name = StringAttr("twin")
+        module.body.block.insert_op_before(twin, loop.parent_op())  # pyright: ignore[reportArgumentType]
+        last = loop.launches[-1]
+        old, last.config = last.config, symbol("twin")
+        yield
+        last.config = old
+        twin.detach()
+
+
+@kind("a round of a loop is launched by the host", "bad-loop")
+def _(module: ModuleOp) -> Iterator[None]:
+    for loop in ops(module, LoopOp):
+        loop.launches[-1].mode = StringAttr("sw")
+        yield
+        loop.launches[-1].mode = StringAttr("hw")
+
+
+@kind("a loop has another number of rounds", "bad-loop")
+def _(module: ModuleOp) -> Iterator[None]:
+    for loop in ops(module, LoopOp):
+        old, loop.times = loop.times, integer(2)
+        yield
+        loop.times = old
+
+
+@kind("a round of a loop writes too far away", "bad-loop")
+def _(module: ModuleOp) -> Iterator[None]:
+    for loop in ops(module, LoopOp):
+        name = loop.launches[-1].places[-1][0]
+        region = next(r for r in ops(module, RegionOp) if r.sym_name.data == name)
+        old = region.address
+        assert old is not None
+        region.address = integer(old.value.data + (1 << 20))
+        yield
+        region.address = old
 
 
 CASES = [pytest.param(*one, id=one[0].replace(" ", "-")) for one in KINDS]

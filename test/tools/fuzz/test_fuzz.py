@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +20,19 @@ from headrace.dialects.tensor import op_classes
 from headrace.dialects.tensor.base import tt
 from headrace.dialects.tensor.interpreter import run_function
 from headrace.dialects.tensor.program import entry, signature
+from headrace.passes.dataflow.cut_sections import CutSectionsPass
 from headrace.passes.dataflow.tile import TilePass
+from headrace.passes.infra.manager import PassManager, Watch
+from headrace.passes.infra.registry import build
 from headrace.passes.infra.verify import offences, unlocated
 from headrace.passes.rdu.route import RoutePass
 from headrace.passes.tensor.cse import CsePass
-from headrace.tools.fuzz import DEFAULT, Distribution, Program, disagreement, random_program
+from headrace.passes.tensor.lower_precision import LowerPrecisionPass
+from headrace.tools.fuzz import DEFAULT, Distribution, Program, campaign, disagreement, random_program
 from headrace.tools.fuzz.__main__ import main
-from headrace.tools.fuzz.campaign import Plan, outcome, run
+from headrace.tools.fuzz.campaign import Plan, case, outcome, run
 from headrace.tools.fuzz.nearby import Declined, Nearby, Value, differs
+from headrace.tools.opt import context
 
 SEEDS = 250
 PROGRAMS = [random_program(seed) for seed in range(SEEDS)]
@@ -148,6 +154,64 @@ def test_a_planted_fault_is_found(mode: str, monkeypatch: pytest.MonkeyPatch) ->
     assert "FAILED" in summary.text()
 
 
+@pytest.mark.parametrize(("level", "cut"), [("O0", "op"), ("O1", "rule"), ("O3", "time")])
+def test_a_level_cuts_sections_as_the_compiler_does(level: str, cut: str) -> None:
+    for seed in range(10):
+        pipeline = case(seed, Plan(level=level)).setting.pipeline
+        assert [one.by for one in build(pipeline) if isinstance(one, CutSectionsPass)] == [cut]
+        assert level != "O0" or "fuse-stages" not in pipeline
+    assert not outcome(1, Plan(level=level, device="sn40l")).text
+
+
+def test_programs_for_a_precision_bear_it() -> None:
+    """Every program lowers f32 to bf16, and its results are as near as the compiler is held to."""
+    plan = Plan(precision="bf16", like=Distribution(dtypes=("f32", "i32", "i1"), plain=True), device="sn40l")
+    lowered = 0
+    for seed in range(8):
+        one = case(seed, plan)
+        module = one.program.module.clone()
+        PassManager(context(), build("lower-precision"), Watch()).run(module)
+        lowered += any("bf16" in str(x.type) for op in module.walk() for x in op.results)
+        assert "lower-precision{weights=bf16" in one.setting.pipeline
+        assert not outcome(seed, plan).text
+    assert lowered > 5
+
+
+def test_what_depends_on_roundings_to_bf16_is_declined() -> None:
+    x, y = np.float32([1.0, 3.0]), np.float32([1.01, 3.01])
+    for rounds in ("", "bf16"):
+        nearby = Nearby(0, wild=False, most=100, rounds=rounds)
+        given = [nearby.leaf(x), nearby.leaf(y)]
+        with pytest.raises(Declined, match="depends on") if rounds else nullcontext():
+            nearby.evaluate("tensor.sub", {}, given)
+    whole = np.int32([1, 3])
+    assert nearby.leaf(whole).near is whole
+    equal_in_bf16 = nearby.leaf(np.float32([1.0, 1.001]))
+    with pytest.raises(Declined, match="depends on"):
+        nearby.evaluate("tensor.argmax", {"axis": 0, "keepdims": False, "select_last": False}, [equal_in_bf16])
+
+
+def test_a_planted_fault_of_a_precision_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lowering that computes something else, and a pass after it that does."""
+    like = Distribution(kinds=("arithmetic", "reshape"), plain=True)
+    original = LowerPrecisionPass.run
+
+    def lower_and_swap(self: LowerPrecisionPass, ctx: Context, module: ModuleOp) -> bool:
+        original(self, ctx, module)
+        for op in module.walk():
+            if op.name == "tensor.sub" and op.operands[0].type == op.operands[1].type:
+                op.operands = list(op.operands)[::-1]
+        return True
+
+    with monkeypatch.context() as fault:
+        fault.setattr(LowerPrecisionPass, "run", lower_and_swap)
+        codes = {one.code for one in run(range(8), Plan(like=like, precision="bf16")).failed}
+    assert any("after lower-precision" in code for code in codes)
+    monkeypatch.setattr(CsePass, "run", swap_operands)
+    codes = {one.code for one in run(range(8), Plan(like=like, precision="bf16")).failed}
+    assert any("after cse" in code for code in codes)
+
+
 def test_a_mapping_that_the_audit_refuses_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer credits than a round trip change no result and break no rule of the IR."""
     original = RoutePass.run
@@ -183,7 +247,10 @@ def test_a_failure_is_reduced_and_written(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert text.count(" = tensor.") <= 2  # tanh, and what it is taken of
 
 
-def test_a_seed_gives_the_same_outcome_in_any_process() -> None:
+def test_a_seed_gives_the_same_outcome_in_any_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And processes take each other's place."""
+    monkeypatch.setattr(campaign, "EACH", 1)
+    monkeypatch.setattr(campaign, "FRESH", 1)
     here = [outcome(seed, Plan()) for seed in range(3)]
     there = run(range(3), Plan(), jobs=2)
     assert there.programs == 3
