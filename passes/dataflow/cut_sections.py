@@ -232,11 +232,11 @@ class _Cutter:
             ends.append(self._full(start, start + max(1, self.rules.matched(self.processes[start:]))))
         return ends[1:]
 
-    def _modelled(self, ends: Sequence[int]) -> float:
+    def modelled(self, ends: Sequence[int]) -> float:
         """Cycles of all groups that end there."""
-        return sum(self._cycles(first, last) or 0.0 for first, last in pairwise([0, *ends]))
+        return sum(self.cycles(first, last) or 0.0 for first, last in pairwise([0, *ends]))
 
-    def _cycles(self, first: int, last: int) -> float | None:
+    def cycles(self, first: int, last: int) -> float | None:
         """Modelled cycles of a group, or None when it does not fit."""
         return next((cycles for _, cycles in self._groups(first, [last])), None)
 
@@ -245,7 +245,7 @@ class _Cutter:
         if current() is None or len(self.processes) < 2:
             return
         candidates: list[Candidate] = []
-        whole = self._cycles(0, len(self.processes))
+        whole = self.cycles(0, len(self.processes))
         if whole is None:
             candidates.append(Candidate("one section", None, "takes more units than a section may"))
         elif count > 1:
@@ -253,17 +253,22 @@ class _Cutter:
         for name, way in (("as much as fits", self._by_order), ("one op a section", self._by_op)):
             ends = way()
             if len(ends) not in (1, count):
-                cycles = self._modelled(ends)
+                cycles = self.modelled(ends)
                 candidates.append(Candidate(f"{name}: {len(ends)} sections", cycles, self._lost(cycles)))
+        if count == 1 and (cuts := self._cuts()[1:-1]):
+            two = {cut: self.modelled([cut, len(self.processes)]) for cut in cuts}
+            cut = min(two, key=lambda cut: two[cut])
+            name = f"2 sections, cut before {_name(self.processes[cut])}"
+            candidates.append(Candidate(name, two[cut], self._lost(two[cut])))
         chosen = f"{count} sections" if count > 1 else "one section"
         sizes = Counter(self.group.values())
         ends = [sum(sizes[i] for i in range(n + 1)) for n in range(max(self.group.values()) + 1)]
-        candidates.insert(0, Candidate(chosen, self._modelled(ends)))
+        candidates.insert(0, Candidate(chosen, self.modelled(ends)))
         decide("section cut", self.section, chosen, candidates, "cycles")
         name = self.section.sym.data
         for number, (first, last) in enumerate(pairwise([0, *ends])):
             if last < len(self.processes):
-                joined = self._cycles(first, last + 1)
+                joined = self.cycles(first, last + 1)
                 reason = f"it takes {self.full[first]}" if joined is None else self._lost(joined)
                 here, before = f"{name}.{number + 1}", Candidate(f"{name}.{number}", joined, reason)
                 decide("section", self.processes[last], here, (before,), "cycles")
@@ -441,7 +446,7 @@ class _Cutter:
             and chain <= self.device.count("pcu")
         ):
             return
-        name = f'stage "{process.sym.data}"' if isinstance(process, StageOp) else process.name
+        name = _name(process)
         largest = sorted(buffers, key=lambda b: -held_bytes(b, fitting_frames(b, self.device, 2), 2))[:3]
         raise CompileError(
             "stage-too-large",
@@ -481,6 +486,10 @@ class _Cutter:
         """The group whose process sends a stream; -1 for a load."""
         owner = value.owner
         return self.group.get(owner, -1) if isinstance(owner, Operation) else -1
+
+
+def _name(process: Operation) -> str:
+    return f'stage "{process.sym.data}"' if isinstance(process, StageOp) else process.name
 
 
 class _Group:
@@ -677,6 +686,7 @@ class CutSectionsPass(Pass):
             count("sections", number)
             if number == 1:
                 decline("cut-section", section, f"it fits the chip: {cutter.usage()}")
+                cutter.explain(number)
             elif may("cut-section", section):
                 cutter.explain(number)
                 cutter.cut(number)
