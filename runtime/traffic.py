@@ -18,7 +18,7 @@ from headrace.dialects.machine.cost import bank_conflict, credit_rate, route_lat
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.cost import Feed, feed
 from headrace.dialects.support import dtypes
-from headrace.dialects.support.access import Stream, View, row_major
+from headrace.dialects.support.access import Stream, View, row_major, run_of
 from headrace.runtime import geometry
 from headrace.runtime.program import Agcu, Config, Flow, Pcu, Pmu, Unit
 
@@ -28,16 +28,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def tile_bytes(stream: Stream) -> int:
     """Bytes of one tile."""
     return stream.tile_elements * dtypes.byte_size(stream.dtype)
-
-
-def run_bytes(stream: Stream, view: View) -> int:
-    """Bytes of a tile that lie one after another in the memory that the view addresses."""
-    run = 1
-    for stride, count in sorted((abs(s), n) for n, s in zip(stream.tile, view.strides, strict=True) if n > 1 and s):
-        if stride != run:
-            break
-        run *= count
-    return run * dtypes.byte_size(stream.dtype)
 
 
 def places(stream: Stream) -> Array:
@@ -225,7 +215,7 @@ def off_chip_bytes(traffic: Traffic, unit: Agcu, device: Device) -> int:
     view = flow.src_view if traffic.source is unit else flow.dst_view
     nbytes = traffic.bytes
     if view is not None:
-        run = run_bytes(flow.stream, view)
+        run = run_of(flow.stream.tile, view.strides) * dtypes.byte_size(flow.stream.dtype)
     else:  # gather, scatter: whole rows of the parameter
         type = traffic.config.params[unit.param].type
         run = prod(type.shape[1:]) * dtypes.byte_size(type.dtype)

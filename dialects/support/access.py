@@ -107,6 +107,16 @@ class View:
         return low, high
 
 
+def run_of(tile: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements of a tile that lie one after another in the memory that strides address."""
+    run = 1
+    for stride, count in sorted((abs(s), n) for n, s in zip(tile, strides, strict=True) if n > 1 and s):
+        if stride != run:
+            break
+        run *= count
+    return run
+
+
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of a dense row-major tensor, in elements."""
     strides = [1] * len(shape)

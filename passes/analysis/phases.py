@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from headrace.dialects.dataflow.ops import BufferOp, StageOp, stream_of
+from headrace.dialects.dataflow.ops import BufferOp, StageOp, StoreOp, stream_of, views
 from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.machine.cost import memory_bytes_per_cycle
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import covered, crowded, fitting_frames, frame_count, free_dims, units_for
-from headrace.passes.analysis.pieces import CONTRACTIONS, Split, pieces, splits
+from headrace.passes.analysis.pieces import CONTRACTIONS, Split, Stored, pieces, splits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -84,7 +84,7 @@ def options(stage: StageOp, memories: Memories, most: int) -> list[tuple[Split, 
     steps, chain = stream_of(stage.outs[0]).steps, len(pieces(body, device))
     ports = _ports(stage, memories)
     found: list[tuple[Split, int, float]] = []
-    for split in splits(body, device, most):
+    for split in splits(body, device, most, _stored(stage, body)):
         cycles = max([split.interval, *(port.cycles(split.reads) for port in ports)])
         if not found or steps * cycles < found[-1][2]:
             found.append((split, chain * split.units, steps * cycles))
@@ -124,6 +124,16 @@ def _ports(stage: StageOp, memories: Memories) -> list[_Ports]:
         rate = memories.device.pmu.read_ports * units
         found.append(_Ports(buffer.buffer_type.shape[dim], tuple(operands), rate))
     return found
+
+
+def _stored(stage: StageOp, body: Body) -> tuple[Stored, ...]:
+    """What goes from a stage straight to off-chip memory."""
+    return tuple(
+        Stored(value, views(use.operation.in_views)[use.index].strides)
+        for value, out in zip(body.outputs, stage.outs, strict=True)
+        for use in out.uses
+        if isinstance(use.operation, StoreOp)
+    )
 
 
 def moved(stream: SSAValue) -> int:

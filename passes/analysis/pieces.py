@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
+from typing import NamedTuple
 
-from headrace.dialects.machine.cost import Cost, words_of
+from headrace.dialects.machine.cost import Cost, memory_bytes_per_cycle, words_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu import cost
 from headrace.dialects.rdu.cost import CONTRACTIONS, REDUCING
+from headrace.dialects.support.access import run_of
 from headrace.dialects.support.dtypes import byte_size
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
@@ -76,18 +78,38 @@ class Split:
         return prod(n for _, n in self.parts)
 
 
-def splits(body: Body, device: Device, most: int) -> list[Split]:
+class Stored(NamedTuple):
+    """A value of a body that goes straight to off-chip memory, and the strides of its dims there, in elements."""
+
+    value: int
+    strides: tuple[int, ...]
+
+    def cycles(self, types: Sequence[TT], device: Device, units: int) -> float:
+        """Cycles that memory takes for one tile of each unit when rows are shorter than a burst, which is moved whole;
+        0 when none is."""
+        type = types[self.value]
+        size, burst = byte_size(type.dtype), device.agcu.burst_bytes
+        run = run_of(type.shape, self.strides)
+        if run * size >= burst:
+            return 0.0
+        memory = "hbm" if device.hbm is not None else "ddr"
+        return units * type.elements // run * burst / memory_bytes_per_cycle(device, memory)
+
+
+def splits(body: Body, device: Device, most: int, stored: Sequence[Stored] = ()) -> list[Split]:
     """The ways to spread a body over at most `most` units for each piece that are worth it, least units first: each is
     faster than all that take no more. Costs are those of the parts, so a part that leaves lanes or stages idle counts
-    as slow as it is. One or two dims are cut, in equal parts; of equals the order of `_preferred` decides."""
+    as slow as it is. Parts with rows of what is `stored` off chip that are shorter than a burst are taken only where
+    they are faster than all others. One or two dims are cut, in equal parts; of equals the order of `_preferred`
+    decides."""
     key = (
         *((op.name, tuple(sorted(op.attrs.items())), op.operands, op.results) for op in body.ops),
-        *(body.types, body.outputs, most, id(device)),
+        *(body.types, body.outputs, most, id(device), tuple(stored)),
     )
     if key not in _splits:
         if len(_splits) > MOST_REMEMBERED:
             _splits.clear()
-        _splits[key] = device, _find_splits(body, device, most)
+        _splits[key] = device, _find_splits(body, device, most, stored)
     return _splits[key][1]
 
 
@@ -96,15 +118,21 @@ _splits: dict[object, tuple[Device, list[Split]]] = {}
 """What `splits` found. Holds the devices, so that their ids stay theirs."""
 
 
-def _find_splits(body: Body, device: Device, most: int) -> list[Split]:
+def _find_splits(body: Body, device: Device, most: int, stored: Sequence[Stored]) -> list[Split]:
     axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
     order = {dim: i for i, dim in enumerate(_preferred(body, axes))}
-    found: list[Split] = []
+    ways: list[tuple[Split, bool]] = []
     for parts in sorted(_candidates(axes, order, most), key=lambda s: (prod(n for _, n in s), len(s), _rank(s, order))):
         types = cut(body.ops, body.types, [(axes[dim], axes[dim].size // n) for dim, n in parts])
-        interval = max(body_interval(body, types, device), port_words(body, types, device))
-        if not found or interval < found[-1].interval:
-            found.append(Split(parts, interval, *_traffic(body, parts, types, axes, device)))
+        units = prod(n for _, n in parts)
+        memory = max((x.cycles(types, device, units) for x in stored), default=0.0)
+        interval = max(body_interval(body, types, device), port_words(body, types, device), memory)
+        ways.append((Split(parts, interval), memory > 0))
+    whole = min((split.interval for split, short in ways if not short), default=float("inf"))
+    found: list[Split] = []
+    for split, short in ways:
+        if (not found or split.interval < found[-1].interval) and (not short or split.interval < whole):
+            found.append(Split(split.parts, split.interval, *traffic(body, split.parts, device)))
     return found
 
 
@@ -113,12 +141,7 @@ def traffic(body: Body, parts: Sequence[tuple[int, int]], device: Device) -> tup
     tile; what several units read alike is read once."""
     axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
     types = cut(body.ops, body.types, [(axes[dim], axes[dim].size // n) for dim, n in parts])
-    return _traffic(body, parts, types, axes, device)
 
-
-def _traffic(
-    body: Body, parts: Sequence[tuple[int, int]], types: Sequence[TT], axes: dict[int, Axis], device: Device
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
     def distinct(v: int) -> int:
         return prod(n for dim, n in parts if axes[dim].dim_of(v) >= 0)
 

@@ -12,7 +12,7 @@ from headrace.dialects.machine.device import load_device
 from headrace.dialects.tensor.base import create, ir_type
 from headrace.dialects.tensor.shapes import TT
 from headrace.passes.analysis.bodies import Body
-from headrace.passes.analysis.pieces import body_interval, splits
+from headrace.passes.analysis.pieces import Stored, body_interval, splits
 
 DEVICE = load_device("sn40l")
 
@@ -57,3 +57,23 @@ def test_equal_costs_keep_a_share_of_the_weights_in_each_unit() -> None:
 
 def test_what_an_op_couples_is_not_cut() -> None:
     assert {d for s in splits(body((8, 64), op="softmax", axis=1), DEVICE, 64) for d, _ in s.parts} == {0}
+
+
+def test_rows_that_are_stored_are_not_cut_shorter_than_a_burst() -> None:
+    """A burst is 64 bytes, 16 numbers: of rows of 12 memory would move a quarter in vain."""
+    product = body((64, 96), (96, 384), op="matmul")
+    assert dict(splits(product, DEVICE, 32)[-1].parts) == {1: 32}
+    rows = [Stored(product.outputs[0], (384, 1))]
+    assert dict(splits(product, DEVICE, 32, rows)[-1].parts) == {0: 2, 1: 16}
+    columns = [Stored(product.outputs[0], (1, 64))]
+    assert dict(splits(product, DEVICE, 32, columns)[-1].parts) == {1: 32}
+
+
+def test_rows_are_cut_shorter_where_nothing_else_is_as_fast() -> None:
+    product = body((64, 96), (96, 384), op="matmul")
+    found = splits(product, DEVICE, 128, [Stored(product.outputs[0], (384, 1))])
+    *others, best = found
+    assert dict(best.parts) == {0: 2, 1: 64} and best.interval < min(s.interval for s in others)
+    assert all(384 // dict(s.parts).get(1, 1) >= 16 for s in others)
+    alone = next(s for s in splits(product, DEVICE, 128) if s.parts == best.parts)
+    assert best.interval > alone.interval  # bursts take longer than the product
