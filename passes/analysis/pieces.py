@@ -18,7 +18,17 @@ from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.passes.analysis.bodies import Body
 
-__all__ = ["CONTRACTIONS", "REDUCING", "Piece", "Split", "body_interval", "piece_cost", "pieces", "splits"]
+__all__ = [
+    "CONTRACTIONS",
+    "REDUCING",
+    "Piece",
+    "Split",
+    "body_interval",
+    "piece_cost",
+    "pieces",
+    "splits",
+    "traffic",
+]
 
 
 @dataclass(frozen=True)
@@ -48,17 +58,19 @@ def body_interval(body: Body, types: Sequence[TT], device: Device) -> float:
 def port_words(body: Body, types: Sequence[TT], device: Device) -> int:
     """Cycles that the busiest port of a unit takes for one tile, at one vector word a cycle."""
     words = [cost.feed(body.ops, types, v, device).words for v in range(body.inputs)]
-    words += [words_of(device, types[v].elements * byte_size(types[v].dtype)) for v in body.outputs]
+    words += [_words(types[v], device) for v in body.outputs]
     return max(words, default=0)
 
 
 @dataclass(frozen=True)
 class Split:
-    """A way to spread a body over symmetric units: `parts` of its first output's dims, and the cycles between tiles
-    when every unit has its part."""
+    """A way to spread a body over symmetric units: `parts` of its first output's dims, the cycles between tiles when
+    every unit has its part, and what it reads of each input and writes of each output for a tile (`traffic`)."""
 
     parts: tuple[tuple[int, int], ...]
     interval: float
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
 
     @property
     def units(self) -> int:
@@ -120,8 +132,25 @@ def _find_splits(body: Body, device: Device, most: int, stored: Sequence[Stored]
     found: list[Split] = []
     for split, short in ways:
         if (not found or split.interval < found[-1].interval) and (not short or split.interval < whole):
-            found.append(split)
+            found.append(Split(split.parts, split.interval, *traffic(body, split.parts, device)))
     return found
+
+
+def traffic(body: Body, parts: Sequence[tuple[int, int]], device: Device) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The vector words that all units of a body spread in `parts` read of each input and write of each output for a
+    tile; what several units read alike is read once."""
+    axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
+    types = cut(body.ops, body.types, [(axes[dim], axes[dim].size // n) for dim, n in parts])
+
+    def distinct(v: int) -> int:
+        return prod(n for dim, n in parts if axes[dim].dim_of(v) >= 0)
+
+    reads = tuple(cost.feed(body.ops, types, v, device).words * distinct(v) for v in range(body.inputs))
+    return reads, tuple(_words(types[v], device) * distinct(v) for v in body.outputs)
+
+
+def _words(tile: TT, device: Device) -> int:
+    return words_of(device, tile.elements * byte_size(tile.dtype))
 
 
 def _preferred(body: Body, axes: dict[int, Axis]) -> list[int]:
