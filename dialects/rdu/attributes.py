@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, StringAttr, TensorType, i64
 from xdsl.ir import Attribute, Data, ParametrizedAttribute
-from xdsl.irdl import AnyAttr, irdl_attr_definition, param_def
+from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.rdu.routes import Routes, parse_way, way_text
+from headrace.dialects.rdu.syntax import AnyTensor, Sites
 from headrace.dialects.support.access import Stream, View
 from headrace.dialects.support.attributes import by_identity
 from headrace.dialects.support.syntax import (
@@ -25,7 +27,6 @@ from headrace.dialects.support.syntax import (
 from headrace.dialects.tensor.base import ir_type, tt
 from headrace.dialects.tensor.shapes import TT
 
-AnyTensor = TensorType.constr(AnyAttr())
 DIRECTIONS = ("in", "out", "inout")
 
 
@@ -166,6 +167,12 @@ class RoutesAttr(Data[Routes]):
     """
 
     name = "rdu.routes"
+
+    @cached_property
+    def joined(self) -> list[tuple[Sites, Sites]]:
+        """The sites at both ends that the ways are known to join. Attributes never change: what has been looked at once
+        is not looked at after every pass."""
+        return []
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Routes:

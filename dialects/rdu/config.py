@@ -27,15 +27,16 @@ from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.rdu import syntax
 from headrace.dialects.rdu.attributes import ParamAttr, RoutesAttr, StreamAttr, ViewAttr
-from headrace.dialects.rdu.routes import end_of
-from headrace.dialects.rdu.syntax import Int, Real, integer
-from headrace.dialects.rdu.units import AgcuOp, PcuOp, PmuOp, UnitOp
+from headrace.dialects.rdu.routes import move_of, numbers_of, switch_at
+from headrace.dialects.rdu.syntax import Int, Real, Sites, integer
+from headrace.dialects.rdu.units import AgcuOp, PcuOp, PmuOp, UnitOp, YieldOp
 from headrace.dialects.support.access import Stream, View
 from headrace.dialects.support.faults import InnerFault
 from headrace.dialects.support.syntax import parse_view, view_text
 from headrace.dialects.tensor.shapes import TT
 
 PHASES = ("virtual", "placed", "routed")
+Tiles = dict[str, tuple[list[TT], list[TT]]]  # what each compute unit takes and yields, by its name
 
 
 @irdl_op_definition
@@ -133,10 +134,8 @@ class FlowOp(IRDLOperation):
     def verify_(self) -> None:
         rank = len(self.stream.stream.tile)
         for word, view in (("from", self.src_view), ("to", self.dst_view)):
-            if view is not None and len(view.view.strides) != rank:
-                raise VerifyException(
-                    f"rdu.flow: `{word}` has {len(view.view.strides)} strides but tiles have {rank} dims"
-                )
+            if view is not None and len(view.flat) - 1 != rank:
+                raise VerifyException(f"rdu.flow: `{word}` has {len(view.flat) - 1} strides but tiles have {rank} dims")
         if self.credits is not None and self.credits.value.data < 1:
             raise VerifyException("rdu.flow: at least one credit")
 
@@ -222,54 +221,65 @@ class ConfigOp(IRDLOperation):
         if self.phase.data not in PHASES:
             raise VerifyException(f"rdu.config: phase is {', '.join(PHASES)}, found {self.phase.data}")
         units: dict[str, UnitOp] = {}
+        flows: list[tuple[FlowOp, tuple[str, str]]] = []
         for op in self.body.block.ops:
-            if isinstance(op, UnitOp):
+            if type(op) is FlowOp:
+                flows.append((op, op.ends))
+            elif isinstance(op, UnitOp):
                 if op.title in units:
                     raise InnerFault(op, f"two units are called {op.title}")
                 units[op.title] = op
-            elif not isinstance(op, FlowOp):
+            else:
                 raise InnerFault(op, "rdu.config holds units and flows")
+        tiles: Tiles = {}
+        for name, unit in units.items():
+            if type(unit) is PcuOp:
+                if type(unit.body.block.last_op) is not YieldOp:
+                    return  # the unit's own rule
+                tiles[name] = unit.input_tiles, unit.output_tiles
         fed: set[tuple[str, int]] = set()
         steps: dict[str, tuple[FlowOp, tuple[int, ...]]] = {}
-        for flow in self.flows:
-            _verify_flow(flow, units, fed, steps)
-        for unit in units.values():
-            self._verify_unit(unit, fed)
+        for flow, ends in flows:
+            _verify_flow(flow, ends, units, tiles, fed, steps)
+        for name, unit in units.items():
+            self._verify_unit(unit, name, tiles, fed)
         routed = self.phase.data == "routed"
-        for flow in self.flows:
+        for flow, ends in flows:
             for word, value in (("routes", flow.routes), ("credits", flow.credits)):
                 if (value is not None) != routed:
                     raise InnerFault(flow, f"{flow.label} has {word} exactly in phase routed")
             if routed:
-                _verify_routes(flow, units)
+                _verify_routes(flow, units[ends[0]], units[ends[1]])
         if (self.link_load is not None) != routed:
             raise VerifyException(f"rdu.config: @{self.sym_name.data} has link_load exactly in phase routed")
 
-    def _verify_unit(self, unit: UnitOp, fed: set[tuple[str, int]]) -> None:
+    def _verify_unit(self, unit: UnitOp, name: str, tiles: Tiles, fed: set[tuple[str, int]]) -> None:
         if (unit.sites is not None) != (self.phase.data != "virtual"):
-            raise InnerFault(unit, f"{unit.title} has sites exactly in phases placed and routed")
-        if isinstance(unit, PcuOp):
-            missing = [i for i in range(len(unit.input_tiles)) if (unit.title, i) not in fed]
-            if missing:
-                raise InnerFault(unit, f"no flow feeds port {missing[0]} of {unit.title}")
-        if isinstance(unit, AgcuOp) and not 0 <= unit.param.value.data < len(self.params):
-            raise InnerFault(unit, f"{unit.title} names parameter {unit.param.value.data} of {len(self.params)}")
+            raise InnerFault(unit, f"{name} has sites exactly in phases placed and routed")
+        if name in tiles:
+            for port in range(len(tiles[name][0])):
+                if (name, port) not in fed:
+                    raise InnerFault(unit, f"no flow feeds port {port} of {name}")
+        elif type(unit) is AgcuOp and not 0 <= unit.param.value.data < len(self.params):
+            raise InnerFault(unit, f"{name} names parameter {unit.param.value.data} of {len(self.params)}")
 
 
 def _verify_flow(
-    flow: FlowOp, units: dict[str, UnitOp], fed: set[tuple[str, int]], steps: dict[str, tuple[FlowOp, tuple[int, ...]]]
+    flow: FlowOp,
+    ends: tuple[str, str],
+    units: dict[str, UnitOp],
+    tiles: Tiles,
+    fed: set[tuple[str, int]],
+    steps: dict[str, tuple[FlowOp, tuple[int, ...]]],
 ) -> None:
-    stream = flow.stream.stream
-    tile = TT(stream.tile, stream.dtype)
-    counts = tuple(loop.count for loop in stream.time)
-    for word, name, port, view in zip(
-        ("source", "destination"), flow.ends, flow.ports, (flow.src_view, flow.dst_view), strict=True
-    ):
+    stream, ports = flow.stream.stream, flow.ports
+    counts = tuple([loop.count for loop in stream.time])
+    for side, (name, port, view) in enumerate(zip(ends, ports, (flow.src_view, flow.dst_view), strict=True)):
         unit = units.get(name)
         if unit is None:
             raise InnerFault(flow, f"{flow.label}: no unit {name}")
-        if isinstance(unit, PcuOp):
-            _verify_compute_end(flow, unit, tile, port, word)
+        if name in tiles:
+            _verify_compute_end(flow, stream, unit, tiles[name][1 - side], port)
             other, found = steps.setdefault(name, (flow, counts))
             if found != counts:
                 raise InnerFault(
@@ -277,49 +287,60 @@ def _verify_flow(
                 )
             if view is not None:
                 raise InnerFault(flow, f"{flow.label}: compute units have no address program")
-        elif view is None and not (isinstance(unit, AgcuOp) and unit.direction.data in ("gather", "scatter")):
+        elif view is None and not (type(unit) is AgcuOp and unit.direction.data in ("gather", "scatter")):
+            word = ("source", "destination")[side]
             raise InnerFault(flow, f"{flow.label}: its {word} {name} needs an address program")
-        elif isinstance(unit, PmuOp) and unit.frames.value.data > len(counts):
+        elif type(unit) is PmuOp and unit.frames.value.data > len(counts):
             raise InnerFault(
                 flow,
                 f"{flow.label} has {len(counts)} time loops, but {unit.frames.value.data} enumerate the "
                 f"frames of {name}",
             )
-    key = flow.ends[1], flow.ports[1]
-    if isinstance(units[key[0]], PcuOp) and key in fed:
+    key = ends[1], ports[1]
+    if ends[1] in tiles and key in fed:
         raise InnerFault(flow, f"port {key[1]} of {key[0]} is fed twice")
     fed.add(key)
 
 
-def _verify_compute_end(flow: FlowOp, unit: PcuOp, tile: TT, port: int, word: str) -> None:
-    tiles = unit.output_tiles if word == "source" else unit.input_tiles
-    if port >= len(tiles) or tiles[port] != tile:
-        have = tiles[port] if port < len(tiles) else "no such port"
-        raise InnerFault(flow, f"{flow.label} carries {tile} but port {port} of {unit.title} is {have}")
-    sites = flow.stream.stream.sites
-    if sites != unit.size:
-        raise InnerFault(flow, f"{flow.label} is for {sites} sites but {unit.title} has {unit.size}")
+def _verify_compute_end(flow: FlowOp, stream: Stream, unit: UnitOp, tiles: Sequence[TT], port: int) -> None:
+    have = tiles[port] if port < len(tiles) else None
+    if have is None or have.shape != stream.tile or have.dtype != stream.dtype:
+        raise InnerFault(
+            flow,
+            f"{flow.label} carries {TT(stream.tile, stream.dtype)} but port {port} of {unit.title} is "
+            f"{have or 'no such port'}",
+        )
+    if stream.sites != unit.size:
+        raise InnerFault(flow, f"{flow.label} is for {stream.sites} sites but {unit.title} has {unit.size}")
 
 
-def _verify_routes(flow: FlowOp, units: dict[str, UnitOp]) -> None:
-    assert flow.routes is not None
-    sides: list[list[tuple[int, int]]] = []
-    for name in flow.ends:
-        sites = units[name].sites
-        flat = sites.get_values() if sites is not None else ()
-        sides.append(list(zip(flat[::2], flat[1::2], strict=True)))
-    sources, targets = sides
-    many, most = len(sources), len(targets)
-    for (a, b), way, _ in zip(*flow.routes.data, strict=True):
-        if a >= many or b >= most:
-            raise InnerFault(flow, f"{flow.label} has a route {a} -> {b} but {many} and {most} sites")
-        end = end_of(*sources[a], way)
-        if end != targets[b]:
-            raise InnerFault(
-                flow,
-                f"{flow.label}: the way of {a} -> {b} goes from {sources[a]} to {end}, but {flow.ends[1]} "
-                f"stands at {targets[b]}",
-            )
+def _verify_routes(flow: FlowOp, source: UnitOp, target: UnitOp) -> None:
+    routes, begin, stop = flow.routes, source.sites, target.sites
+    assert routes is not None and begin is not None and stop is not None, "verified"
+    if any(a is begin and b is stop for a, b in routes.joined):
+        return
+    sources, targets = _numbers(begin), _numbers(stop)
+    a = b = 0
+    try:
+        for (a, b), way in zip(routes.data.pairs, routes.data.ways, strict=True):
+            end = sources[a] + move_of(way)
+            if end != targets[b]:
+                places = [switch_at(number) for number in (sources[a], end, targets[b])]
+                raise InnerFault(
+                    flow,
+                    f"{flow.label}: the way of {a} -> {b} goes from {places[0]} to {places[1]}, but {target.title} "
+                    f"stands at {places[2]}",
+                )
+    except IndexError:
+        many = f"{len(sources)} and {len(targets)}"
+        raise InnerFault(flow, f"{flow.label} has a route {a} -> {b} but {many} sites") from None
+    routes.joined.append((begin, stop))
+
+
+def _numbers(sites: Sites) -> list[int]:
+    """The numbers of the switches at sites."""
+    flat = sites.get_values()
+    return numbers_of(flat[::2], flat[1::2])
 
 
 OPS = [ConfigOp, FlowOp]

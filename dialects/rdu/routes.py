@@ -7,9 +7,10 @@ As text runs are counted: `e3s2` is `eeess`; a way between units at one switch i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _RUN = re.compile(r"(.)\1*")
 _COUNTED = re.compile(rf"([{STEPS}])(\d*)")
 _WAY = re.compile(rf"(?:[{STEPS}]\d*)+")
 MOST_STEPS = 1 << 16
+_ROWS = 1 << 33  # more than there can be: coordinates have 32 bits, and a way may leave their range
 
 
 class Routes(NamedTuple):
@@ -50,15 +52,21 @@ def parse_way(text: str) -> str | None:
     return "".join(step * count for step, count in runs) if sum(n for _, n in runs) <= MOST_STEPS else None
 
 
-def end_of(x: int, y: int, way: str) -> tuple[int, int]:
-    """The switch where a way from switch (x, y) ends."""
-    right, down = _moves(way)
-    return x + right, y + down
+def numbers_of(columns: Iterable[int], rows: Iterable[int]) -> list[int]:
+    """Switches (column, row) as one number each: that of a switch plus that of a move is that of where it ends."""
+    return list(map(add, map(_ROWS.__mul__, columns), rows))
+
+
+def switch_at(number: int) -> tuple[int, int]:
+    """The switch (x, y) of a number."""
+    x = (number + _ROWS // 2) // _ROWS
+    return x, number - x * _ROWS
 
 
 @lru_cache(1 << 16)
-def _moves(way: str) -> tuple[int, int]:
-    return way.count("e") - way.count("w"), way.count("s") - way.count("n")
+def move_of(way: str) -> int:
+    """How far a way goes, as a number to add to that of the switch where it starts."""
+    return (way.count("e") - way.count("w")) * _ROWS + way.count("s") - way.count("n")
 
 
 def links_of(ways: Sequence[str], sources: Ints, columns: int) -> tuple[Ints, Ints]:

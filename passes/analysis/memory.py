@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, prod
 
 from headrace.dialects.dataflow.ops import BufferOp
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
-from headrace.dialects.support.access import row_major
+from headrace.dialects.support.access import Stream, View, row_major
 from headrace.passes.analysis.network import common_frames
 
 
@@ -32,6 +33,26 @@ def free_dims(buffer: BufferOp, frames: int) -> list[int]:
     walked = {abs(x.step * view.strides[x.dim]) for x in stream.time[:frames] if x.dim >= 0}
     free = [d for d, n in enumerate(shape) if not any(strides[d] <= w < strides[d] * n for w in walked)]
     return sorted(free or range(len(shape)), key=lambda d: (-shape[d], d))
+
+
+def covered(shape: Sequence[int], stream: Stream, view: View, dim: int) -> tuple[int, int]:
+    """The indices of a buffer's dim, from and to before which, that a port comes by."""
+    stride, extent = row_major(shape)[dim], shape[dim]
+    sizes = [(n - 1, s) for n, s in zip(stream.full_shape, view.strides, strict=True)]
+    low = view.offset + sum(n * s for n, s in sizes if s < 0)
+    inner = low % stride + sum(n * abs(s) for n, s in sizes if abs(s) < stride)
+    along = sum(n * abs(s) // stride for n, s in sizes if stride <= abs(s) < stride * extent)
+    first = low // stride % extent
+    last = first + along + inner // stride
+    return (first, last + 1) if last < extent else (0, extent)
+
+
+def crowded(parts: Sequence[tuple[tuple[int, int], float]], extent: int) -> float:
+    """What a dim of that extent would carry if all of it carried as much as its busiest index does, when each part
+    carries the amount beside it."""
+    ends = sorted({end for (first, last), _ in parts for end in (first, last)})
+    load = [sum(n / (last - first) for (first, last), n in parts if first <= at < last) for at in ends]
+    return max(load, default=0.0) * extent
 
 
 def units_for(buffer: BufferOp, device: Device, frames: int, copies: int, dim: int | None = None) -> int:

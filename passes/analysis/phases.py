@@ -7,22 +7,21 @@ a section takes the sum of its phases, each as long as its slowest stage with th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import log, prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
-from headrace.dialects.dataflow.ops import BufferOp, LoadOp, StageOp, StoreOp, stream_of, views
+from headrace.dialects.dataflow.ops import BufferOp, StageOp, StoreOp, stream_of, views
 from headrace.dialects.dataflow.types import StreamType
-from headrace.dialects.machine.cost import launch_mode, launch_seconds, memory_bytes_per_cycle
+from headrace.dialects.machine.cost import memory_bytes_per_cycle
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
 from headrace.dialects.tensor.shapes.bodies import Axis
 from headrace.passes.analysis.bodies import Body
-from headrace.passes.analysis.memory import fitting_frames
+from headrace.passes.analysis.memory import covered, crowded, fitting_frames, frame_count, free_dims, units_for
 from headrace.passes.analysis.pieces import CONTRACTIONS, Split, Stored, pieces, splits
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -35,7 +34,31 @@ class Place(NamedTuple):
     depth: int
 
 
-def phases(processes: Iterable[Operation], device: Device) -> dict[Operation, Place]:
+class Memories:
+    """The buffers of a tiled section, each looked at once."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._frames: dict[BufferOp, int] = {}
+        self._spread: dict[BufferOp, tuple[int, int]] = {}
+
+    def frames(self, buffer: BufferOp) -> int:
+        """In how many frames a buffer passes its tensor on; with one it must be whole before it is read."""
+        if buffer not in self._frames:
+            self._frames[buffer] = frame_count(buffer, fitting_frames(buffer, self.device, 2))
+        return self._frames[buffer]
+
+    def spread(self, buffer: BufferOp) -> tuple[int, int]:
+        """The dim along which a buffer is likely to be spread, and the most memory units for its traffic."""
+        if buffer not in self._spread:
+            frames, shape = fitting_frames(buffer, self.device, 2), buffer.buffer_type.shape
+            dim = free_dims(buffer, frames)[0] if shape else 0
+            extent = shape[dim] if shape else 1
+            self._spread[buffer] = dim, max(units_for(buffer, self.device, frames, 2), min(MOST_MEMORIES, extent))
+        return self._spread[buffer]
+
+
+def phases(processes: Iterable[Operation], memories: Memories) -> dict[Operation, Place]:
     """When each process of a tiled section works; `processes` in an order in which writers come first."""
     found: dict[Operation, Place] = {}
     for process in processes:
@@ -47,21 +70,61 @@ def phases(processes: Iterable[Operation], device: Device) -> dict[Operation, Pl
             if not before:
                 continue
             last = max(before)
-            barrier = isinstance(buffer, BufferOp) and not fitting_frames(buffer, device, 2)
+            barrier = isinstance(buffer, BufferOp) and memories.frames(buffer) == 1
             place = max(place, Place(last.phase + 1, 0) if barrier else Place(last.phase, last.depth + 1))
         found[process] = place
     return found
 
 
-def options(stage: StageOp, device: Device, most: int) -> list[tuple[Split, int, float]]:
-    """The ways to spread a stage that are worth it, with the units and the cycles for all of its steps of each; the
-    slowest first."""
-    body = Body.of(stage.body.block)
+def options(stage: StageOp, memories: Memories, most: int) -> list[tuple[Split, int, float]]:
+    """The ways to spread a stage that are worth it, with the units and the cycles for all of its steps of each, of its
+    units or of the memories that it reads; the slowest first."""
+    body, device = Body.of(stage.body.block), memories.device
     if not any(op.name in CONTRACTIONS for op in body.ops):
         most = min(most, MOST_UNITS)
     steps, chain = stream_of(stage.outs[0]).steps, len(pieces(body, device))
-    found = splits(body, device, most, _stored(stage, body), uneven=divisible(stage, body) is not None)
-    return [(split, chain * split.units, steps * split.interval) for split in found]
+    ports = _ports(stage, memories)
+    found: list[tuple[Split, int, float]] = []
+    for split in splits(body, device, most, _stored(stage, body), uneven=divisible(stage, body) is not None):
+        cycles = max([split.interval, *(port.cycles(split.reads) for port in ports)])
+        if not found or steps * cycles < found[-1][2]:
+            found.append((split, chain * split.units, steps * cycles))
+    return found
+
+
+class _Ports(NamedTuple):
+    """Where a stage reads a buffer: with which operands, which part of a dim each of them comes by, and the words a
+    cycle that all units of the buffer may pass."""
+
+    extent: int
+    operands: tuple[tuple[int, tuple[int, int]], ...]
+    rate: int
+
+    def cycles(self, words: Sequence[int]) -> float:
+        """Cycles of a step, until the words of all operands have passed."""
+        if len(self.operands) == 1:
+            i, (first, last) = self.operands[0]
+            return words[i] * self.extent / (last - first) / self.rate
+        return crowded([(part, float(words[i])) for i, part in self.operands], self.extent) / self.rate
+
+
+def _ports(stage: StageOp, memories: Memories) -> list[_Ports]:
+    """Where a stage reads buffers."""
+    taken: dict[BufferOp, list[tuple[int, tuple[int, int]]]] = {}
+    for i, value in enumerate(stage.ins):
+        if not isinstance(value, OpResult) or not isinstance(buffer := value.op, BufferOp):
+            continue
+        shape = buffer.buffer_type.shape
+        if shape:
+            view = buffer.out_views.data[value.index].view
+            part = covered(shape, stream_of(value), view, memories.spread(buffer)[0])
+            taken.setdefault(buffer, []).append((i, part))
+    found: list[_Ports] = []
+    for buffer, operands in taken.items():
+        dim, units = memories.spread(buffer)
+        rate = memories.device.pmu.read_ports * units
+        found.append(_Ports(buffer.buffer_type.shape[dim], tuple(operands), rate))
+    return found
 
 
 def divisible(stage: StageOp, body: Body) -> Axis | None:
@@ -108,14 +171,25 @@ def moved(stream: SSAValue) -> int:
     return prod(of.full_shape) * dtypes.byte_size(of.dtype)
 
 
-def is_barrier(stream: SSAValue, device: Device) -> bool:
-    """Whether what is loaded must be on the chip whole before any of it is used."""
-    uses = [use.operation for use in stream.uses]
-    return isinstance(stream.owner, LoadOp) and any(
-        isinstance(op, BufferOp) and not fitting_frames(op, device, 2) for op in uses
-    )
+class Load(NamedTuple):
+    """What comes from off chip: all bytes, those without which its readers do not begin, and those for which there is
+    room before they do."""
+
+    bytes: int
+    first: float
+    room: float
 
 
+def load_of(stream: SSAValue, memories: Memories) -> Load:
+    """What it takes to load a stream into the buffers that it goes to."""
+    nbytes = moved(stream)
+    frames = [memories.frames(use.operation) for use in stream.uses if isinstance(use.operation, BufferOp)]
+    count = min(frames, default=1)
+    return Load(nbytes, nbytes / count, nbytes * min(2, count) / count)
+
+
+MOST_MEMORIES = 32
+"""Memory units that a buffer takes for its traffic at most (`bank-memories`)."""
 MOST_UNITS = 256
 """Most units for one piece of a stage without a contraction: each has its own words, and more of them than that take
 more flow identifiers at the memory units than the network has."""
@@ -143,6 +217,12 @@ class Grid:
         enough = np.searchsorted(-cycles, -self.times * (1 + 1e-9))
         return np.where(enough < len(counts), counts[np.minimum(enough, len(counts) - 1)], np.inf)
 
+    def cycles(self, options: Sequence[tuple[int, float]]) -> Array:
+        """Cycles that a stage takes with the `units` for each time; 0 where there are none."""
+        cycles = np.array([*(cycles for _, cycles in options), 0.0])
+        enough = np.searchsorted(-cycles[:-1], -self.times * (1 + 1e-9))
+        return cycles[np.minimum(enough, len(options))]
+
     def share(self, demands: Sequence[Array], budget: float) -> list[int] | None:
         """For each phase, given the units that it takes for each time, the number of its time, such that the sum of
         the times is least within a budget of units for all of them; None when nothing fits."""
@@ -151,14 +231,15 @@ class Grid:
             return [int(fits[0])] if len(fits) else None
         return self.cheapest([self.priced(demand, budget) for demand in demands], budget)
 
-    def priced(self, demand: Array, budget: float) -> Priced:
-        """What a phase takes at each of the prices."""
+    def priced(self, demand: Array, budget: float, times: Array | None = None) -> Priced:
+        """What a phase takes at each of the prices; `times` are its own for each time of the grid."""
+        times = self.times if times is None else times
         new = np.append(True, demand[1:] != demand[:-1])  # of times that take equal units the least is best
         first = np.flatnonzero(new)
         scale = self.times[-1] / max(1.0, budget)
         with np.errstate(invalid="ignore"):
-            at = first[np.argmin(self.times[first] + scale * PRICES[:, None] * demand[first], 1)]
-        return Priced(at, self.times[at], demand[at])
+            at = first[np.argmin(times[first] + scale * PRICES[:, None] * demand[first], 1)]
+        return Priced(at, times[at], demand[at])
 
     def cheapest(self, phases: Sequence[Priced], budget: float) -> list[int] | None:
         """The numbers of the times at the price at which their sum is least within the budget."""
@@ -177,58 +258,103 @@ class Priced(NamedTuple):
     units: Array
 
 
+class Run(NamedTuple):
+    """Processes of one phase, for each time of the grid: the units that they take together, the cycles of the slowest,
+    and for each number of processes that some wait for, tile by tile, the cycles of the longest step of those."""
+
+    phase: int
+    units: Array
+    slowest: Array
+    fills: dict[int, Array]
+
+    def with_(self, other: Run) -> Run:
+        """Both, of one phase."""
+        fills = dict(self.fills)
+        for depth, step in other.fills.items():
+            fills[depth] = np.maximum(fills[depth], step) if depth in fills else step
+        return Run(self.phase, self.units + other.units, np.maximum(self.slowest, other.slowest), fills)
+
+
 class Tally:
-    """Adds up a section process by process; `cycles` is its modelled time when its stages share `units`."""
+    """Adds up a section, runs of processes in the order of their phases; `cycles` is its modelled time when its stages
+    share `units`."""
 
     def __init__(self, device: Device, units: int, grid: Grid) -> None:
         self.device = device
         self.units = units
         self.grid = grid
-        self.demand: dict[int, Array] = {}
-        self.priced: dict[int, Priced] = {}
-        """Of the phases that did not change since they were asked for."""
-        self.steps: dict[int, int] = {}
-        self.depth: dict[int, tuple[int, int]] = {}
-        self.waited: Counter[int] = Counter()
+        self.rate = memory_bytes_per_cycle(device, "hbm" if device.hbm else "ddr")
+        self.generators = device.count("agcu")
+        self.open: Run | None = None
+        self.fill: Array = np.zeros(0)
+        """Cycles from the first tile of the open phase to the first of its last stage, and of the longest step."""
+        self.longest: Array = np.zeros(0)
+        self.closed = Priced(np.zeros(0), np.zeros(len(PRICES)), np.zeros(len(PRICES)))
+        """Of the phases before the open one, at each of the prices: their times added up, and their units."""
+        self.phases = 0
         self.loaded = 0
-        self.first = -1
+        self.room = 0.0
+        self.first = 0.0
+        """The most bytes that a load of the first phase needs."""
+        self.most = 0.0
+        """The most bytes that a load of any phase needs, and the times of the phases before the first such."""
+        self.before: Array = self.closed.times
 
-    def add(self, place: Place, demand: Array, steps: int) -> None:
-        """A process: when it works, the units that it takes for each time of the grid, and its steps."""
-        level, depth = place
-        self.first = level if self.first < 0 else min(self.first, level)
-        self.demand[level] = self.demand.get(level, 0.0) + demand
-        self.priced.pop(level, None)
-        self.steps[level] = max(self.steps.get(level, 1), steps)
-        low, high = self.depth.get(level, (depth, depth))
-        self.depth[level] = min(low, depth), max(high, depth)
+    def add(self, run: Run) -> None:
+        """Processes of the phase that is open, or of a later one."""
+        if self.open is None or self.open.phase != run.phase:
+            if self.open is not None:
+                priced = self.grid.priced(self.open.units, self.units, self._times(self.open))
+                self.closed = Priced(priced.at, self.closed.times + priced.times, self.closed.units + priced.units)
+            self.open = Run(run.phase, np.zeros_like(run.units), np.zeros_like(run.units), {})
+            self.fill = self.longest = np.zeros_like(run.units)
+            self.phases += 1
+        fills = self.open.fills
+        for depth, step in run.fills.items():
+            known = fills.get(depth)
+            fills[depth] = step if known is None else np.maximum(known, step)
+            self.fill = self.fill + (fills[depth] if known is None else fills[depth] - known)
+            self.longest = np.maximum(self.longest, step)
+        units, slowest = self.open.units + run.units, np.maximum(self.open.slowest, run.slowest)
+        self.open = Run(run.phase, units, slowest, fills)
 
-    def load(self, level: int, nbytes: int, barrier: bool) -> None:
-        """Bytes that come from off chip for a phase; with a `barrier` the phase begins when all of them are there."""
-        self.loaded += nbytes
-        if barrier:
-            self.waited[level] += nbytes
+    def _times(self, run: Run) -> Array:
+        """Cycles of the open phase: of its slowest stage, and of a step of each of the others on the way through."""
+        return run.slowest + self.fill - self.longest
 
-    def _times(self) -> list[int] | None:
-        """The numbers of the times of the phases: `Grid.share`, which looks again at those alone that changed."""
-        if len(self.demand) == 1:
-            return self.grid.share(list(self.demand.values()), self.units)
-        for level, demand in self.demand.items():
-            if level not in self.priced:
-                self.priced[level] = self.grid.priced(demand, self.units)
-        return self.grid.cheapest([self.priced[level] for level in self.demand], self.units)
+    def load(self, load: Load) -> None:
+        """What comes from off chip for the phase that is open."""
+        self.loaded += load.bytes
+        self.room += load.room
+        if self.phases <= 1:
+            self.first = max(self.first, load.first)
+        if load.first > self.most:
+            self.most, self.before = load.first, self.closed.times
 
-    def cycles(self, stored: int) -> float:
-        """Cycles of the section when it stores that many bytes off chip: the phases one after the other behind their
-        first loads, or the traffic if that takes longer; and the launch."""
-        device = self.device
-        rate = memory_bytes_per_cycle(device, "hbm" if device.hbm else "ddr")
-        times = self._times()
-        if times is None:
-            return float("inf")
-        time = self.waited[self.first] / rate
-        for level, at in zip(self.demand, times, strict=True):
-            low, high = self.depth[level]
-            time += float(self.grid.times[at]) * (1 + (high - low) / self.steps[level])
-        launch = launch_seconds(device, launch_mode(device)) * device.clock
-        return max(time, (self.loaded + stored) / rate) + launch
+    def _wait(self, nbytes: float) -> float:
+        """Cycles until a load of so many bytes is there, when all that have room share the memory: address generators
+        are dealt out by bytes, so that large loads end together, and a small one has one of them."""
+        return min(self.room, nbytes * self.generators) / self.rate
+
+    def cycles(self, stored: int, launch: float) -> float:
+        """Cycles of the section when it stores that many bytes off chip: the phases one after the other, each behind
+        its loads, or the traffic if that takes longer; and the launch."""
+        run = self.open
+        if run is None:
+            return max(self.room, stored) / self.rate + launch
+        if self.phases == 1:
+            fits = np.flatnonzero(run.units <= self.units)
+            if not len(fits):
+                return float("inf")
+            total = last = float(self._times(run)[fits[0]])
+        else:
+            priced = self.grid.priced(run.units, self.units, self._times(run))
+            fits = np.flatnonzero(self.closed.units + priced.units <= self.units)
+            if not len(fits):
+                return float("inf")
+            times = (self.closed.times + priced.times)[fits]
+            best = int(np.argmin(times))
+            total = float(times[best])
+            last = total - float(self.before[fits[best]])
+        time = max(self._wait(self.first) + total, self._wait(self.most) + last)
+        return max(time, (self.loaded + stored) / self.rate) + launch

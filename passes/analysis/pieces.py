@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
@@ -24,10 +24,10 @@ __all__ = [
     "Piece",
     "Split",
     "body_interval",
-    "feed_words",
     "piece_cost",
     "pieces",
     "splits",
+    "traffic",
 ]
 
 
@@ -55,26 +55,26 @@ def body_interval(body: Body, types: Sequence[TT], device: Device) -> float:
     return max(piece_cost(body, piece, types, device).interval for piece in pieces(body, device))
 
 
-def feed_words(body: Body, types: Sequence[TT], value: int, device: Device) -> int:
-    """Vector words that a unit takes of an input for one tile (`dialects.rdu.cost.feed`)."""
-    return cost.feed(body.ops, types, value, device).words
-
-
 def port_words(body: Body, types: Sequence[TT], device: Device) -> int:
     """Cycles that the busiest port of a unit takes for one tile, at one vector word a cycle."""
-    words = [feed_words(body, types, v, device) for v in range(body.inputs)]
-    words += [words_of(device, types[v].elements * byte_size(types[v].dtype)) for v in body.outputs]
+    words = [cost.feed(body.ops, types, v, device).words for v in range(body.inputs)]
+    words += [_words(types[v], device) for v in body.outputs]
     return max(words, default=0)
 
 
 @dataclass(frozen=True)
 class Split:
-    """A way to spread a body over symmetric units: `parts` of its first output's dims, and the cycles between tiles
-    when every unit has its part. Parts are equal; with `rest` (dim, indices) they are of what is left of that dim when
-    so many indices at its end are a part of their own, a smaller one."""
+    """A way to spread a body over symmetric units: `parts` of its first output's dims, the cycles between tiles when
+    every unit has its part, and what it reads of each input and writes of each output for a tile (`traffic`).
+
+    Parts are equal; with a `rest` (dim, indices) they are of what is left of that dim when so many indices at its end
+    are a part of their own, a smaller one.
+    """
 
     parts: tuple[tuple[int, int], ...]
     interval: float
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
     rest: tuple[int, int] | None = None
 
     @property
@@ -130,6 +130,8 @@ def splits(body: Body, device: Device, most: int, stored: Sequence[Stored] = (),
 MOST_REMEMBERED = 4096
 _splits: dict[object, tuple[Device, list[Split]]] = {}
 """What `splits` found. Holds the devices, so that their ids stay theirs."""
+
+
 WORTH = 0.04
 """Share of its units that an uneven split saves at least: it makes a stage of its own for the rest."""
 FEWEST_UNEVEN = 16
@@ -144,10 +146,7 @@ def _find_splits(body: Body, device: Device, most: int, stored: Sequence[Stored]
         every += _uneven(axes, next(iter(order)), device, most)
     ways: list[tuple[Split, bool]] = []
     for split in sorted(every, key=lambda s: (s.units, s.rest is not None, len(s.parts), _rank(s.parts, order))):
-        size = {dim: axes[dim].size for dim, _ in split.parts}
-        if split.rest is not None:
-            size[split.rest[0]] -= split.rest[1]
-        types = cut(body.ops, body.types, [(axes[dim], size[dim] // n) for dim, n in split.parts])
+        types = _part(body, axes, split.parts, split.rest)
         memory = max((x.cycles(types, device, split.units) for x in stored), default=0.0)
         interval = max(body_interval(body, types, device), port_words(body, types, device), memory)
         ways.append((replace(split, interval=interval), memory > 0))
@@ -157,7 +156,9 @@ def _find_splits(body: Body, device: Device, most: int, stored: Sequence[Stored]
         if (not found or split.interval < found[-1].interval) and (not short or split.interval < whole):
             found.append(split)
     even = [split for split in found if split.rest is None]
-    return [split for split in found if split.rest is None or _saves(split, even, most)]
+    kept = [split for split in found if split.rest is None or _saves(split, even, most)]
+    read = [traffic(body, split.parts, device, split.rest) for split in kept]
+    return [replace(split, reads=reads, writes=writes) for split, (reads, writes) in zip(kept, read, strict=True)]
 
 
 def _saves(split: Split, even: Sequence[Split], most: int) -> bool:
@@ -173,11 +174,47 @@ def _uneven(axes: dict[int, Axis], dim: int, device: Device, most: int) -> Itera
     for width in sorted(widths):
         count, rest = divmod(size, width)
         if rest and count < most:
-            yield Split(((dim, count),), 0.0, (dim, rest))
+            yield Split(((dim, count),), 0.0, rest=(dim, rest))
             for other, axis in axes.items():
                 for n in range(2, most // (count + 1) + 1 if other != dim else 0):
                     if axis.size % n == 0:
-                        yield Split(((dim, count), (other, n)), 0.0, (dim, rest))
+                        yield Split(((dim, count), (other, n)), 0.0, rest=(dim, rest))
+
+
+def _part(
+    body: Body, axes: Mapping[int, Axis], parts: Sequence[tuple[int, int]], rest: tuple[int, int] | None
+) -> tuple[TT, ...]:
+    """Types of a body's values on one unit, but one of the rest."""
+    size = {dim: axes[dim].size - (rest[1] if rest is not None and rest[0] == dim else 0) for dim, _ in parts}
+    return cut(body.ops, body.types, [(axes[dim], size[dim] // n) for dim, n in parts])
+
+
+def traffic(
+    body: Body, parts: Sequence[tuple[int, int]], device: Device, rest: tuple[int, int] | None = None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The vector words that all units of a body spread in `parts`, and a `rest`, read of each input and write of each
+    output for a tile; what several units of the parts read alike is read once."""
+    axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
+    others = [(dim, n) for dim, n in parts if rest is not None and dim != rest[0]]
+    groups = [(_part(body, axes, parts, rest), list(parts))]
+    if rest is not None:
+        left = [(axes[rest[0]], rest[1]), *((axes[dim], axes[dim].size // n) for dim, n in others)]
+        groups.append((cut(body.ops, body.types, left), others))
+
+    def distinct(v: int, some: Sequence[tuple[int, int]]) -> int:
+        return prod(n for dim, n in some if axes[dim].dim_of(v) >= 0)
+
+    reads = tuple(
+        sum(cost.feed(body.ops, types, v, device).words * distinct(v, some) for types, some in groups)
+        for v in range(body.inputs)
+    )
+    return reads, tuple(
+        sum(_words(types[v], device) * distinct(v, some) for types, some in groups) for v in body.outputs
+    )
+
+
+def _words(tile: TT, device: Device) -> int:
+    return words_of(device, tile.elements * byte_size(tile.dtype))
 
 
 def _preferred(body: Body, axes: dict[int, Axis]) -> list[int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from headrace.dialects.dataflow.ops import BufferOp, SectionOp, StoreOp
@@ -18,6 +20,30 @@ def sections(module: ModuleOp) -> Iterator[SectionOp]:
                 for op in block.ops:
                     if type(op) is SectionOp:  # isinstance of an abstract class is slow
                         yield op
+
+
+def relaunched(module: ModuleOp) -> dict[SectionOp, float]:
+    """Of a section that is all that a function launches: the part of its launches that follow one of its own, so that
+    it is on the chip already. Others are not listed."""
+    launches = {
+        top.sym_name.data: [op for op in top.body.ops if isinstance(op, CallOp | SectionOp)]
+        for top in module.body.block.ops
+        if isinstance(top, FuncOp) and top.body.blocks
+    }
+    calls: Counter[str] = Counter()
+    again: Counter[str] = Counter()
+    for ops in launches.values():
+        last = ""
+        for op in ops:
+            name = op.callee.string_value() if isinstance(op, CallOp) else ""
+            calls[name] += 1
+            again[name] += name == last
+            last = name
+    return {
+        ops[0]: again[name] / calls[name]
+        for name, ops in launches.items()
+        if len(ops) == 1 and isinstance(ops[0], SectionOp) and calls[name]
+    }
 
 
 def sort_block(block: Block) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -12,23 +12,18 @@ from xdsl.ir import SSAValue
 
 from headrace.dialects.dataflow.ops import BufferOp, SectionOp, StageOp, stream_of, views
 from headrace.dialects.machine.attributes import device_of
-from headrace.dialects.machine.cost import sram_cycles
+from headrace.dialects.machine.cost import words_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes, locations
 from headrace.dialects.support.access import View, row_major
 from headrace.dialects.support.diagnostics import Collector
 from headrace.dialects.support.journal import Candidate, count, current, decide
-from headrace.dialects.tensor.shapes import TT
-from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.passes.analysis.bodies import Body
-from headrace.passes.analysis.memory import free_dims, held_bytes, units_for
-from headrace.passes.analysis.pieces import CONTRACTIONS, body_interval, feed_words
+from headrace.passes.analysis.memory import covered, crowded, free_dims, held_bytes, units_for
+from headrace.passes.analysis.phases import MOST_MEMORIES
+from headrace.passes.analysis.pieces import body_interval, traffic
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
-
-BUSY = 0.7
-"""Share of the slowest stage's time that a memory unit's port works at most, so that streams that leave one unit do not
-wait for each other on its links."""
 
 
 def stage_cycles(section: SectionOp, device: Device) -> float:
@@ -36,36 +31,40 @@ def stage_cycles(section: SectionOp, device: Device) -> float:
     slowest = 1.0
     for op in section.body.block.ops:
         if isinstance(op, StageOp):
-            body, types, _ = _parts(op)
-            slowest = max(slowest, stream_of(op.outs[0]).steps * body_interval(body, types, device))
+            body = Body.of(op.body.block)
+            slowest = max(slowest, stream_of(op.outs[0]).steps * body_interval(body, body.types, device) / op.units)
     return slowest
 
 
-def _parts(stage: StageOp) -> tuple[Body, tuple[TT, ...], list[tuple[Axis, int]]]:
-    """The body of a stage, the types of its values on one of its units, and the axes that it is cut along."""
-    body = Body.of(stage.body.block)
-    by_dim = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()} if stage.parts else {}
-    along = [(by_dim[dim], parts) for dim, parts in stage.parts if dim in by_dim]
-    return body, cut(body.ops, body.types, [(axis, axis.size // parts) for axis, parts in along]), along
+def port_words(op: BufferOp, device: Device) -> tuple[list[int], list[int]]:
+    """The words that pass through each port that writes a buffer, and through each that reads it: as often as the units
+    of its stages ask for them. What several units read alike is read once and multicast."""
+
+    def words(value: SSAValue) -> int:
+        of = stream_of(value)
+        return of.steps * max(asked.get(value, 0), words_of(device, of.tile_elements * dtypes.byte_size(of.dtype)))
+
+    asked: dict[SSAValue, int] = {}
+    for value, _, stage, number in _stage_ports(op):
+        reads, writes = traffic(Body.of(stage.body.block), stage.parts, device)
+        asked[value] = max(asked.get(value, 0), writes[number] if value in op.ins else reads[number])
+    return [words(v) for v in op.ins], [words(v) for v in op.outs]
 
 
-def port_cycles(op: BufferOp, device: Device) -> float:
-    """Cycles that one unit would take to pass everything that goes in and out of a buffer. What several units of a
-    stage read alike is read once and multicast; an operand that a unit takes again for each of its blocks is read as
-    often."""
-    size = device.network.link_bytes
-    nbytes = [0, 0]
-    for value in (*op.ins, *op.outs):
-        stream = stream_of(value)
-        most = stream.tile_elements * dtypes.byte_size(stream.dtype)
-        for use in value.uses if value in op.outs else ():
-            if isinstance(stage := use.operation, StageOp):
-                body, types, along = _parts(stage)
-                apart = prod(parts for axis, parts in along if use.index in axis.follows)
-                if any(x.name in CONTRACTIONS for x in body.ops):
-                    most = max(most, apart * feed_words(body, types, use.index, device) * size)
-        nbytes[value in op.ins] += stream.steps * most
-    return max(sram_cycles(device, nbytes[0]), sram_cycles(device, nbytes[1], write=True))
+def port_cycles(op: BufferOp, words: tuple[list[int], list[int]], dim: int, device: Device) -> float:
+    """Cycles that one unit would take to pass all `words` of a buffer's ports, if every index of `dim` were asked for
+    as often as the busiest."""
+    shape = op.buffer_type.shape
+    ports = iter(op.ports)
+
+    def most(some: Sequence[int]) -> float:
+        if not shape:
+            return sum(some)
+        parts = [(covered(shape, *next(ports), dim), float(n)) for n in some]
+        return crowded(parts, shape[dim])
+
+    writes, reads = most(words[0]), most(words[1])
+    return max(reads / device.pmu.read_ports, writes / device.pmu.write_ports)
 
 
 def cuts(op: BufferOp) -> list[tuple[tuple[int, int], ...]]:
@@ -110,6 +109,36 @@ def nets(ports: Sequence[tuple[tuple[int, int], ...]], dim: int, units: int) -> 
     return total
 
 
+def grains(op: BufferOp, dim: int) -> set[int]:
+    """Of how many indices of a dim the tiles are that the units of stages read at a time."""
+    shape = op.buffer_type.shape
+    stride, extent = row_major(shape)[dim], shape[dim]
+    found: set[int] = set()
+    for value, view, stage, number in _stage_ports(op):
+        if value in op.ins:
+            continue
+        body = Body.of(stage.body.block)
+        tile = dict(enumerate(stream_of(value).tile))
+        for axis in body.axes():
+            parts = dict(stage.parts).get(axis.dim_of(body.outputs[0]), 1)
+            if (along := axis.dim_of(number)) >= 0:
+                tile[along] //= parts
+        sizes = [tile[i] * abs(s) // stride for i, s in enumerate(view.strides) if stride <= abs(s) < stride * extent]
+        found.update(n for n in sizes if n > 1)
+    return found
+
+
+def _evenly(extent: int, need: int, grains: Iterable[int]) -> int:
+    """Units that share a dim evenly: at least as many as needed, and fewer than twice as many. No tile lies in more of
+    them than it must, if there is such a number."""
+
+    def aligned(n: int) -> bool:
+        return all(g % (extent // n) == 0 or extent // n % g == 0 for g in grains)
+
+    even = [n for n in range(need, min(extent, 2 * need) + 1) if extent % n == 0]
+    return next((n for n in even if aligned(n)), even[0] if even else need)
+
+
 @dataclass(frozen=True)
 class Share:
     """How a buffer lies over memory units, and how many connections that makes."""
@@ -134,15 +163,16 @@ def shares(op: BufferOp, target: float, device: Device, most: int, thrift: int =
     frames, copies = op.frames.value.data, op.copies.value.data
     shape = op.buffer_type.shape
     ports = cuts(op)
-    traffic = min(ceil(port_cycles(op, device) / (BUSY * target)), most)
+    words = port_words(op, device)
     found: list[tuple[tuple[int, int, int, int], Share]] = []
     for rank, dim in enumerate(free_dims(op, frames) if shape else [0]):
         least = units_for(op, device, frames, copies, dim)
         extent = shape[dim] if shape else 1
         if not least:
             continue
+        traffic = min(ceil(port_cycles(op, words, dim, device) / target), most)
         need = min(max(least, traffic), extent)
-        even = next((n for n in range(need, min(extent, 2 * need) + 1) if extent % n == 0), need)
+        even = _evenly(extent, need, grains(op, dim) if need > 1 else ())
         units = need if thrift else even
         flows = nets(ports, dim, units) if units > 1 else 0
         short = max(least, traffic) - need  # a dim with too few indices for the traffic is the last choice
@@ -167,7 +197,7 @@ class BankMemoriesPass(Pass):
 
     name = "bank-memories"
     share: float = option(0.9, "share of the device's memory units that a section may take", low=0.0, high=1.0)
-    most: int = option(16, "most units that a buffer takes for its traffic", low=1)
+    most: int = option(MOST_MEMORIES, "most units that a buffer takes for its traffic", low=1)
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -25,6 +26,7 @@ from headrace.dialects.dataflow.ops import (
 )
 from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.machine.attributes import device_of
+from headrace.dialects.machine.cost import launch_mode, launch_seconds
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import locations
 from headrace.dialects.support.access import identity
@@ -34,14 +36,15 @@ from headrace.dialects.tensor.base import ir_type
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.fusion_rules import FusionRules, fusion_rules
 from headrace.passes.analysis.memory import fitting_frames, held_bytes, units_for
-from headrace.passes.analysis.phases import Grid, Tally, is_barrier, moved, options, phases
+from headrace.passes.analysis.phases import Grid, Load, Memories, Run, Tally, load_of, moved, options, phases
 from headrace.passes.analysis.pieces import pieces
-from headrace.passes.analysis.sections import sections
+from headrace.passes.analysis.sections import relaunched, sections
 from headrace.passes.infra.base import Pass, option
 
 Process = StageOp | GatherOp | ScatterOp
-MOST_STARTS = 200
-"""Most processes of a section in which a cut is tried before each; beyond that, before phases and full groups."""
+MOST_CUTS = 32
+"""Most places in a section of the chip's size at which a cut is tried; where there are more processes, those count that
+least crosses."""
 
 
 def is_stream(value: SSAValue) -> bool:
@@ -63,11 +66,34 @@ class Budget:
     agcu: int
 
 
+@dataclass(frozen=True)
+class _Block:
+    """Consecutive processes that no cut parts: what they add to a group that ends with the process before them."""
+
+    runs: tuple[Run, ...]
+    needed: dict[SSAValue, None]
+    """Streams that its buffers take."""
+    held: dict[BufferOp, None]
+    chain: int
+    transfers: int
+    kept: int
+    """Bytes that it makes and that processes behind it take."""
+    taken: tuple[tuple[int, int], ...]
+    """Number of the process that makes what none behind the block takes any more, and bytes."""
+
+
 class _Cutter:
     """Cuts one section into groups of consecutive processes."""
 
     def __init__(
-        self, section: SectionOp, device: Device, budget: Budget, most: int, by: str, rules: FusionRules
+        self,
+        section: SectionOp,
+        device: Device,
+        budget: Budget,
+        most: int,
+        by: str,
+        rules: FusionRules,
+        repeated: float,
     ) -> None:
         self.by = by
         self.rules = rules
@@ -85,23 +111,37 @@ class _Cutter:
         self.full: dict[int, str] = {}
         """What a group that begins with this process has no more of at its end."""
         self.free: dict[StoreOp, int] = {}
-        self.place = phases(self.processes, device)
-        ways: dict[Operation, list[tuple[int, float]]] = {
-            op: [(units, cycles) for _, units, cycles in options(op, device, most)]
+        self.memories = Memories(device)
+        self.place = phases(self.processes, self.memories)
+        ways: dict[Operation, tuple[tuple[int, float], ...]] = {
+            op: tuple((units, cycles) for _, units, cycles in options(op, self.memories, most))
             for op in self.processes
             if isinstance(op, StageOp)
         }
         slowest = sum(found[0][1] for found in ways.values())
         fastest = min((found[-1][1] for found in ways.values()), default=1.0)
         self.grid = Grid(fastest, slowest)
-        self.demand = {op: self.grid.units(ways.get(op, ())) for op in self.processes}
-        self.known: dict[tuple[Budget, int], list[tuple[int, float]]] = {}
-        """Groups by budget and beginning."""
+        known = {some: (self.grid.units(some), self.grid.cycles(some)) for some in {(), *ways.values()}}
+        self.demand = {op: known[ways.get(op, ())] for op in self.processes}
+        """Units and cycles of each process for each time of the grid."""
+        full, again = (launch_seconds(device, launch_mode(device), loaded=x) * device.clock for x in (False, True))
+        self.launch = (full, full + (again - full) * repeated)
+        """Cycles of the launch of a group, and of the whole section: it may be on the chip already."""
+        self.blocks: dict[tuple[int, int], _Block] = {}
+        self.loads: dict[SSAValue, Load] = {}
         self.processes.sort(key=lambda op: self.place[op].phase)  # a stable sort keeps writers before readers
         self.number = {op: i for i, op in enumerate(self.processes)}
+        self.ports = [self._ports(op) for op in self.processes]
+        for process, (buffers, _) in zip(self.processes, self.ports, strict=True):
+            self._check_alone(process, buffers)
         self.last_use: dict[SSAValue, float] = {
             out: self._last_use(out) for op in self.processes for out in op.results if is_stream(out)
         }
+        self.expires: list[list[tuple[int, int]]] = [[] for _ in self.processes]
+        """What each process is the last to take: number of the process that makes it, and bytes."""
+        for out, last in self.last_use.items():
+            if 0 <= last < float("inf"):
+                self.expires[int(last)].append((self.number[out.owner], moved(out)))  # pyright: ignore[reportArgumentType]
 
     def _units(self, buffer: BufferOp) -> int:
         return units_for(buffer, self.device, fitting_frames(buffer, self.device, 2), 2)
@@ -131,15 +171,21 @@ class _Cutter:
         process that alone takes more than the budget has no time, so that there are as few groups of that kind as can
         be."""
         count = len(self.processes)
-        best: list[tuple[float, float, int]] = [(0, 0.0, 0), *[(float("inf"), 0.0, 0)] * count]
-        for start in self._starts():
-            without, before, _ = best[start]
-            if without == float("inf"):
+        best: dict[int, tuple[float, float, int]] = {0: (0, 0.0, 0)}
+        cuts = self._cuts()
+        for at, start in enumerate(cuts):  # which grows where a group has to end between two of them
+            if start == count or start not in best:
                 continue
-            for end, cycles in self._extend(start):
+            without, before, _ = best[start]
+            found = list(self._groups(start, (cuts[i] for i in range(at + 1, len(cuts)))))
+            if not found:
+                end = self._full(start)
+                insort(cuts, end)
+                found = list(self._groups(start, [end]))
+            for end, cycles in found:
                 timed = cycles < float("inf")
                 total = (without, before + cycles) if timed else (without + 1, before)
-                if (total[0], total[1] * (1 + 1e-9)) < best[end][:2]:
+                if end not in best or (total[0], total[1] * (1 + 1e-9)) < best[end][:2]:
                     best[end] = *total, start
         ends: list[int] = []
         at = count
@@ -148,11 +194,31 @@ class _Cutter:
             at = best[at][2]
         return ends[::-1]
 
+    def _cuts(self) -> list[int]:
+        """The places at which to try a cut, from 0 to the end: everywhere, unless that are more than `MOST_CUTS` in a
+        group of what fits. Then where such groups end, and between them the one of some neighbours that the least
+        crosses, where a phase begins if there is one."""
+        crossing = [0] * (len(self.processes) + 1)
+        for out, last in self.last_use.items():
+            if 0 <= last < float("inf"):
+                crossing[self.number[out.owner] + 1] += moved(out)  # pyright: ignore[reportArgumentType]
+                crossing[int(last) + 1] -= moved(out)
+        crossing = list(accumulate(crossing))
+        phase = [self.place[op].phase for op in self.processes]
+        found = [0]
+        for first, last in pairwise([0, *self._by_order()]):
+            step = -(-(last - first) // MOST_CUTS)
+            for low in range(first + 1, last, step):
+                near = range(low, min(low + step, last))
+                found.append(min(near, key=lambda i: (phase[i] == phase[i - 1], crossing[i], -i)))
+            found.append(last)
+        return found
+
     def _by_order(self) -> list[int]:
         """Where groups end when each takes all that fits."""
         ends = [0]
         while ends[-1] < len(self.processes):
-            ends.append(max(end for end, _ in self._extend(ends[-1])))
+            ends.append(self._full(ends[-1]))
         return ends[1:]
 
     def _by_op(self) -> list[int]:
@@ -163,24 +229,23 @@ class _Cutter:
         """Where groups end when each is what a rule matches, as far as it fits, or one process."""
         ends = [0]
         while (start := ends[-1]) < len(self.processes):
-            wanted = start + max(1, self.rules.matched(self.processes[start:]))
-            ends.append(max(end for end, _ in self._extend(start) if end <= wanted))
+            ends.append(self._full(start, start + max(1, self.rules.matched(self.processes[start:]))))
         return ends[1:]
 
-    def _modelled(self, ends: Sequence[int]) -> float:
+    def modelled(self, ends: Sequence[int]) -> float:
         """Cycles of all groups that end there."""
-        total = 0.0
-        for first, last in pairwise([0, *ends]):
-            groups = self.known.get((self.budget, first)) or self._groups(first)
-            total += next(cycles for end, cycles in groups if end == last)
-        return total
+        return sum(self.cycles(first, last) or 0.0 for first, last in pairwise([0, *ends]))
+
+    def cycles(self, first: int, last: int) -> float | None:
+        """Modelled cycles of a group, or None when it does not fit."""
+        return next((cycles for _, cycles in self._groups(first, [last])), None)
 
     def explain(self, count: int) -> None:
         """Note what was chosen and what the other ways of cutting would have taken."""
         if current() is None or len(self.processes) < 2:
             return
         candidates: list[Candidate] = []
-        whole = dict(self._extend(0)).get(len(self.processes))
+        whole = self.cycles(0, len(self.processes))
         if whole is None:
             candidates.append(Candidate("one section", None, "takes more units than a section may"))
         elif count > 1:
@@ -188,17 +253,22 @@ class _Cutter:
         for name, way in (("as much as fits", self._by_order), ("one op a section", self._by_op)):
             ends = way()
             if len(ends) not in (1, count):
-                cycles = self._modelled(ends)
+                cycles = self.modelled(ends)
                 candidates.append(Candidate(f"{name}: {len(ends)} sections", cycles, self._lost(cycles)))
+        if count == 1 and (cuts := self._cuts()[1:-1]):
+            two = {cut: self.modelled([cut, len(self.processes)]) for cut in cuts}
+            cut = min(two, key=lambda cut: two[cut])
+            name = f"2 sections, cut before {_name(self.processes[cut])}"
+            candidates.append(Candidate(name, two[cut], self._lost(two[cut])))
         chosen = f"{count} sections" if count > 1 else "one section"
         sizes = Counter(self.group.values())
         ends = [sum(sizes[i] for i in range(n + 1)) for n in range(max(self.group.values()) + 1)]
-        candidates.insert(0, Candidate(chosen, self._modelled(ends)))
+        candidates.insert(0, Candidate(chosen, self.modelled(ends)))
         decide("section cut", self.section, chosen, candidates, "cycles")
         name = self.section.sym.data
         for number, (first, last) in enumerate(pairwise([0, *ends])):
             if last < len(self.processes):
-                joined = dict(self._extend(first)).get(last + 1)
+                joined = self.cycles(first, last + 1)
                 reason = f"it takes {self.full[first]}" if joined is None else self._lost(joined)
                 here, before = f"{name}.{number + 1}", Candidate(f"{name}.{number}", joined, reason)
                 decide("section", self.processes[last], here, (before,), "cycles")
@@ -206,58 +276,80 @@ class _Cutter:
     def _lost(self, cycles: float) -> str:
         return "modelled as slower" if self.by == "time" else f"sections are cut by {self.by}"
 
-    def _starts(self) -> Iterator[int]:
-        """Where a group may begin: anywhere in a short section; in a long one where a phase begins, and where a group
-        is full."""
-        count = len(self.processes)
-        if count <= MOST_STARTS:
-            yield from range(count)
-            return
-        full = 0
-        for i, op in enumerate(self.processes):
-            if i == full or (i and self.place[op].phase != self.place[self.processes[i - 1]].phase):
-                if i == full:
-                    full = max(end for end, _ in self._extend(i))
-                yield i
-
-    def _extend(self, start: int) -> Sequence[tuple[int, float]]:
-        """The groups that begin with a process: where each ends, and its modelled cycles."""
-        key = self.budget, start
-        if key not in self.known:
-            self.known[key] = list(self._groups(start))
-        return self.known[key]
-
-    def _groups(self, start: int) -> Iterator[tuple[int, float]]:
-        limits = self.budget.pcu, self.budget.pmu, self.budget.agcu
-        pcu, pmu, results = 0, 0, 0
-        held: set[BufferOp] = set()
-        loads: set[SSAValue] = set()
-        made: list[SSAValue] = []
+    def _groups(self, start: int, ends: Iterable[int]) -> Iterator[tuple[int, float]]:
+        """The groups that begin with a process and end at one of `ends`, in order, as far as they fit: where each ends,
+        and its modelled cycles."""
+        group = _Group(self, start)
         tally = Tally(self.device, self.budget.pcu, self.grid)
-        for end in range(start, len(self.processes)):
-            process = self.processes[end]
-            buffers, transfers = self._ports(process)
-            needed = {v for x in process.operands if isinstance(x.owner, BufferOp) for v in x.owner.ins}
-            more = {v for v in needed if self._before(v, start)} - loads
-            pcu += self.chain[process]
-            pmu += sum(self.need[b] for b in buffers - held)
-            results += transfers
-            held |= buffers
-            loads |= more
-            if end == start:
-                self._check_alone(process, buffers)
-            kinds = zip(("compute", "memory", "address"), (pcu, pmu, len(loads) + results), limits, strict=True)
-            over = [f"{w} {kind} units of {limit}" for kind, w, limit in kinds if w > limit]
-            if over and end > start:
-                self.full[start] = ", ".join(over)
+        stored, at = 0, start
+        for end in ends:
+            block = self._block(at, end)
+            more = group.add(block)
+            if group.over and end > start + 1:
+                self.full[start] = group.over
                 return
+            for number, run in enumerate(block.runs):
+                tally.add(run)
+                for one in more if not number else ():
+                    tally.load(self._load(one))
+            stored += block.kept - sum(nbytes for made, nbytes in block.taken if made >= start)
+            at = end
+            whole = start == 0 and end == len(self.processes)
+            yield end, tally.cycles(stored, self.launch[int(whole)])
+
+    def _full(self, start: int, most: int | None = None) -> int:
+        """Where the longest group that begins with a process ends, at `most` or before; at least behind that one."""
+        group = _Group(self, start)
+        last = len(self.processes) if most is None else min(most, len(self.processes))
+        for at in range(start, last):
+            group.add(self._block(at, at + 1))
+            if group.over and at > start:
+                self.full[start] = group.over
+                return at
+        return last
+
+    def _frames(self, outs: Sequence[SSAValue]) -> int:
+        """How many parts of its work a process hands on one after the other."""
+        steps = max((stream_of(out).steps for out in outs), default=1)
+        buffers = {use.operation: None for out in outs for use in out.uses if isinstance(use.operation, BufferOp)}
+        return min([steps, *(n for op in buffers if (n := self.memories.frames(op)) > 1)])
+
+    def _load(self, stream: SSAValue) -> Load:
+        if stream not in self.loads:
+            self.loads[stream] = load_of(stream, self.memories)
+        return self.loads[stream]
+
+    def _block(self, first: int, last: int) -> _Block:
+        """The processes from one to before another."""
+        if (first, last) in self.blocks:
+            return self.blocks[first, last]
+        runs: list[Run] = []
+        needed: dict[SSAValue, None] = {}
+        held: dict[BufferOp, None] = {}
+        chain = transfers = kept = 0
+        taken: list[tuple[int, int]] = []
+        for i in range(first, last):
+            process = self.processes[i]
+            buffers, moves = self.ports[i]
+            outs = [out for out in process.results if is_stream(out)]
             place = self.place[process]
-            steps = max((stream_of(out).steps for out in process.results if is_stream(out)), default=1)
-            tally.add(place, self.demand[process], steps)
-            for one in more:
-                tally.load(place.phase, moved(one), is_barrier(one, self.device))
-            made += [out for out in process.results if is_stream(out)]
-            yield end + 1, tally.cycles(sum(moved(out) for out in made if self.last_use[out] > end))
+            units, cycles = self.demand[process]
+            run = Run(place.phase, units, cycles, {place.depth: cycles / self._frames(outs)})
+            if runs and runs[-1].phase == run.phase:
+                runs[-1] = runs[-1].with_(run)
+            else:
+                runs.append(run)
+            for x in process.operands:
+                if isinstance(x.owner, BufferOp):
+                    needed.update(dict.fromkeys(x.owner.ins))
+            held.update(dict.fromkeys(buffers))
+            chain += self.chain[process]
+            transfers += moves
+            kept += sum(moved(out) for out in outs if self.last_use[out] >= last)
+            taken += [x for x in self.expires[i] if x[0] < first]
+        block = _Block(tuple(runs), needed, held, chain, transfers, kept, tuple(taken))
+        self.blocks[first, last] = block
+        return block
 
     def _last_use(self, stream: SSAValue) -> float:
         """The number of the last process that takes a stream; infinite for a result of the section."""
@@ -269,7 +361,7 @@ class _Cutter:
             last = max([last, *(self.number.get(u.operation, -1) for v in takers for u in v.uses)])
         return last
 
-    def _before(self, made: SSAValue, start: int) -> bool:
+    def before(self, made: SSAValue, start: int) -> bool:
         """Whether a stream is made off chip or by a process before `start`."""
         owner = made.owner
         return not isinstance(owner, Operation) or self.number.get(owner, -1) < start
@@ -354,7 +446,7 @@ class _Cutter:
             and chain <= self.device.count("pcu")
         ):
             return
-        name = f'stage "{process.sym.data}"' if isinstance(process, StageOp) else process.name
+        name = _name(process)
         largest = sorted(buffers, key=lambda b: -held_bytes(b, fitting_frames(b, self.device, 2), 2))[:3]
         raise CompileError(
             "stage-too-large",
@@ -394,6 +486,37 @@ class _Cutter:
         """The group whose process sends a stream; -1 for a load."""
         owner = value.owner
         return self.group.get(owner, -1) if isinstance(owner, Operation) else -1
+
+
+def _name(process: Operation) -> str:
+    return f'stage "{process.sym.data}"' if isinstance(process, StageOp) else process.name
+
+
+class _Group:
+    """What processes from one on take of the chip, block by block."""
+
+    def __init__(self, cutter: _Cutter, start: int) -> None:
+        self.cutter, self.start = cutter, start
+        self.pcu = self.pmu = self.transfers = 0
+        self.held: set[BufferOp] = set()
+        self.loads: set[SSAValue] = set()
+        self.over = ""
+        """What is taken more of than the budget has."""
+
+    def add(self, block: _Block) -> list[SSAValue]:
+        """The processes behind those so far; the streams that are loaded for them and for none before."""
+        cutter = self.cutter
+        more = [v for v in block.needed if v not in self.loads and cutter.before(v, self.start)]
+        self.loads.update(more)
+        self.pcu += block.chain
+        self.pmu += sum(cutter.need[b] for b in block.held if b not in self.held)
+        self.held.update(block.held)
+        self.transfers += block.transfers
+        taken, budget = (self.pcu, self.pmu, len(self.loads) + self.transfers), cutter.budget
+        limits = budget.pcu, budget.pmu, budget.agcu
+        kinds = zip(("compute", "memory", "address"), taken, limits, strict=True)
+        self.over = ", ".join(f"{w} {kind} units of {limit}" for kind, w, limit in kinds if w > limit)
+        return more
 
 
 class _Part:
@@ -555,13 +678,15 @@ class CutSectionsPass(Pass):
         device = device_of(module)
         budget = Budget(*(max(1, int(device.count(kind) * self.share)) for kind in ("pcu", "pmu", "agcu")))
         rules = fusion_rules(self.rules)
+        again = relaunched(module)
         changed = False
         for section in list(sections(module)):
-            cutter = _Cutter(section, device, budget, self.most, self.by, rules)
+            cutter = _Cutter(section, device, budget, self.most, self.by, rules, again.get(section, 0.0))
             number = cutter.fit()
             count("sections", number)
             if number == 1:
                 decline("cut-section", section, f"it fits the chip: {cutter.usage()}")
+                cutter.explain(number)
             elif may("cut-section", section):
                 cutter.explain(number)
                 cutter.cut(number)

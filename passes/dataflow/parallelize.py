@@ -29,7 +29,7 @@ from headrace.dialects.support.access import View
 from headrace.dialects.support.journal import Candidate, count, current, decide, decline, may
 from headrace.dialects.tensor.shapes.bodies import cut
 from headrace.passes.analysis.bodies import Body
-from headrace.passes.analysis.phases import Grid, divisible, options, phases
+from headrace.passes.analysis.phases import Grid, Memories, divisible, options, phases
 from headrace.passes.analysis.pieces import Split
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
@@ -39,8 +39,9 @@ def spread(section: SectionOp, device: Device, share: float, most: int, by: str)
     """Choose the parts of every stage of a section: the times of its phases with the least sum that the units allow, or
     (`by` equal) the same share of the units for all."""
     processes = [op for op in section.body.block.ops if isinstance(op, StageOp | GatherOp | ScatterOp)]
-    place = phases(processes, device)
-    ways = {op: options(op, device, most) for op in processes if isinstance(op, StageOp)}
+    memories = Memories(device)
+    place = phases(processes, memories)
+    ways = {op: options(op, memories, most) for op in processes if isinstance(op, StageOp)}
     if not ways:
         return False
     grid = Grid(min(x[-1][2] for x in ways.values()), sum(x[0][2] for x in ways.values()))

@@ -12,7 +12,7 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.ops import ConfigOp, UnitOp
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError, Diagnostic
-from headrace.dialects.support.journal import Candidate, count, decide
+from headrace.dialects.support.journal import Candidate, count, current, decide
 from headrace.passes.analysis.pairs import flow_pairs
 from headrace.passes.analysis.placement import Group, Net, Placement, PlacementProblem, solve_placement
 from headrace.passes.analysis.unit_cost import ConfigCost
@@ -53,15 +53,21 @@ def place(config: ConfigOp, device: Device, seed: int, moves: int, start: str) -
     config.phase = StringAttr("placed")
     count("units placed", sum(map(len, found.positions)))
     count("moves tried", found.moves)
-    count("wirelength, words x links a cycle", round(found.cost))
-    count("wirelength, lower bound", round(found.lower_bound))
+    if current() is not None:
+        _report(config, found)
+    return found
+
+
+def _report(config: ConfigOp, found: Placement) -> None:
+    """Write how good the placement is into the journal: beside what no placement can do better."""
+    count("wirelength of the placement", round(found.cost))
+    count("wirelength of the placement, at least", round(found.lower_bound))
     starts = [Candidate(name, cost, "longer wires" if i else "") for i, (name, cost) in enumerate(found.starts)]
     chosen = (
         f"{starts[0].name if starts else 'none'}, then {found.moves} moves: {found.cost:.4g}, "
         f"{found.ratio:.2f} x the lower bound"
     )
     decide("start", config, chosen, starts, "words x links a cycle")
-    return found
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,8 @@ def route(config: ConfigOp, device: Device, reroutes: int, overload: bool) -> Ro
 def _report(config: ConfigOp, problem: RoutingProblem, found: Routing) -> None:
     """Write how good the routes are into the journal: beside what no routing can do better."""
     cut = worst_cut(problem)
-    count("wirelength, words x links a cycle", round(found.wirelength))
-    count("wirelength, lower bound", round(least_wirelength(problem)))
+    count("wirelength of the routes", round(found.wirelength))
+    count("wirelength of the routes, at least", round(least_wirelength(problem)))
     highest("busiest link, % of its words", round(100 * found.max_load / problem.capacity))
     highest("busiest link, % at least", round(100 * (cut.per_link if cut is not None else 0.0) / problem.capacity))
     highest("busiest link, % in dimension order", round(100 * found.ordered / problem.capacity))
@@ -128,8 +128,8 @@ class RoutePass(Pass):
 
     Assumes phase placed and a device in the module. Dimension order first; overloaded links are negotiated: flows are
     ripped up and routed around them at rising prices. What no routing can do is refused with the cut that is too full.
-    Each route obeys a turn rule with its own virtual channel, so
-    that no cycle of waiting links can arise; the checker rebuilds loads, paths and dependencies from the result.
+    Each route obeys a turn rule with its own virtual channel, so that no cycle of waiting links can arise; the checker
+    rebuilds loads, paths and dependencies from the result.
 
         rdu.flow @b -> @gemm carries …   =>   rdu.flow @b -> @gemm carries … credits 12 routes [0 -> 0 e3s2, …]
     """

@@ -7,6 +7,7 @@ python -m headrace.tools.bench growth                   growth of each pass's ti
 python -m headrace.tools.bench ir                       parsing, printing and verifying IR against plain xDSL
 python -m headrace.tools.bench watch                    what it costs to watch passes
 python -m headrace.tools.bench mapping                  what each search of the mapping is worth
+python -m headrace.tools.bench place                    sections that fill the chip: CPU time and quality
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headrace.tools.bench import compiling, depth, executing, growth, ir, mapping, watching
+from headrace.tools.bench import compiling, depth, executing, growth, ir, mapping, placing, watching
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     ir.add_command(commands)
     watching.add_command(commands)
     mapping.add_command(commands)
+    placing.add_command(commands)
     options = parser.parse_args(arguments)
     return options.run(options)
 

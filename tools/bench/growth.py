@@ -5,8 +5,6 @@ Three families of programs, each made small and large, go through the passes of 
 * `equal`: layers of ten ops that differ in their weights alone, one after the other;
 * `different`: ops of seven kinds one after the other, no two layers alike;
 * `wide`: branches that all read the input and are added up.
-
-`cut-sections` cuts by order: by time it costs every group that fits a chip, so that its time follows their sizes.
 """
 
 from __future__ import annotations
@@ -134,9 +132,9 @@ def measure(family: str, sizes: tuple[int, int], passes: str, device: str) -> li
 
 
 def default_passes() -> str:
-    """The tensor and dataflow phases, with sections cut by order."""
+    """The tensor and dataflow phases."""
     named = pipelines()
-    return f"{named['tensor']},{named['dataflow']}".replace("cut-sections", "cut-sections{by=order}")
+    return f"{named['tensor']},{named['dataflow']}"
 
 
 def add_command(commands: Any) -> None:

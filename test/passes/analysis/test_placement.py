@@ -82,7 +82,7 @@ def test_a_regular_pipeline_is_placed_near_its_lower_bound(lanes: int, length: i
     assert placement.cost == wirelength(problem, placement.positions)
 
 
-@pytest.mark.parametrize(("count", "width"), [(4, 16), (8, 32), (12, 40), (25, 20), (100, 5), (1, 500)])
+@pytest.mark.parametrize(("count", "width"), [(4, 16), (8, 32), (12, 40), (25, 20), (100, 5), (2, 256), (1, 500)])
 def test_stages_with_buffers_between_are_placed_near_the_lower_bound(count: int, width: int):
     problem = stages(count, width)
     placement = solve_placement(problem)
@@ -185,6 +185,39 @@ def test_the_lower_bound_of_a_complete_net_holds_for_the_best_of_all_placements(
         for b in combinations(sorted(set(range(7)) - set(a)), columns)
     )
     assert 0.6 * best <= lower_bound(problem) <= best
+
+
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_the_lower_bound_by_levels_holds_for_the_best_of_all_placements(data: st.DataObject):
+    sites = {
+        "pcu": np.array([[1, 0], [3, 0], [2, 1], [1, 2]]),
+        "pmu": np.array([[2, 0], [1, 1], [3, 1], [2, 2]]),
+        "agcu": np.array([[0, 0], [0, 1], [5, 2]]),
+    }
+    groups = Group("c", "pcu", 3), Group("m", "pmu", 3), Group("a", "agcu", 2)
+    nets = []
+    for a, b in ((0, 1), (1, 2), (0, 2)):
+        pair = st.tuples(st.integers(0, groups[a].count - 1), st.integers(0, groups[b].count - 1))
+        pairs = np.array(data.draw(st.lists(pair, max_size=5)), np.int64).reshape(-1, 2)
+        nets.append(Net(a, b, pairs, data.draw(st.sampled_from([0.5, 1.0, 2.0]))))
+    problem = PlacementProblem((6, 3), sites, groups, tuple(nets))
+    at = [np.array(list(permutations(sites[g.kind].tolist(), g.count))) for g in groups]
+    grid = np.meshgrid(*(np.arange(len(a)) for a in at), indexing="ij")
+    chosen = [a[g.ravel()] for a, g in zip(at, grid, strict=True)]
+    cost = np.zeros(len(chosen[0]))
+    for net in nets:
+        far = np.abs(chosen[net.source][:, net.pairs[:, 0]] - chosen[net.target][:, net.pairs[:, 1]])
+        cost += net.weight * far.sum(axis=(1, 2))
+    assert lower_bound(problem) <= cost.min() * (1 + 1e-9)
+
+
+def test_the_lower_bound_knows_that_loads_and_stores_share_the_sites_near_the_edges():
+    # 256 strands of four units, both ends at an AGCU: twelve columns at each edge whatever the order within a strand.
+    problem = stages(2, 256)
+    by_edges = 2 * sum(40 * d for d in range(1, 7)) + 2 * 16 * 7 + 3 * 256
+    assert lower_bound(problem) > 1.4 * by_edges
+    assert solve_placement(problem).ratio <= 1.1
 
 
 def test_the_lower_bound_counts_the_sites_near_the_edges():

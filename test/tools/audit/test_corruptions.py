@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 from headrace.dialects.machine.attributes import device_of, set_device
 from headrace.dialects.rdu.attributes import RoutesAttr, StreamAttr, ViewAttr
 from headrace.dialects.rdu.ops import AgcuOp, ConfigOp, FlowOp, LaunchOp, LoopOp, PcuOp, PmuOp, RegionOp, UnitOp
-from headrace.dialects.rdu.routes import Routes, end_of
+from headrace.dialects.rdu.routes import Routes, move_of, numbers_of, switch_at
 from headrace.dialects.rdu.syntax import integer, symbol
 from headrace.dialects.support.access import Loop, Stream, View
 from headrace.tools.audit import audit
@@ -216,7 +216,8 @@ def _(module: ModuleOp) -> Iterator[None]:
             continue
         old = rows_of(flow)
         for i, (pair, steps, channel) in enumerate(old):
-            at = end_of(*ends(flow)[0][pair[0]], steps)
+            column, row = ends(flow)[0][pair[0]]
+            at = switch_at(numbers_of([column], [row])[0] + move_of(steps))
             if steps and at[1] + 1 < device_of(module).mesh[1]:
                 turn = {"e": "wsen", "w": "ewsn" if at[0] == 0 else "eswn", "n": "senw", "s": "nesw"}[steps[-1]]
                 reroute(flow, [*old[:i], (pair, steps + turn, channel), *old[i + 1 :]])
