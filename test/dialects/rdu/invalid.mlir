@@ -608,7 +608,7 @@ rdu.program @main {
 rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   // expected-error @+1 {{rdu.pcu: the body ends in rdu.yield}}
   rdu.pcu @p simd {
-    %0 = tensor.constant dense<1.0> : tensor<4xf32>
+    dataflow.yield
   }
   rdu.agcu @y store param 1
   rdu.flow @p -> @y carries tensor<4xf32> to at 0 [1]
