@@ -112,7 +112,7 @@ class _Cutter:
         """What a group that begins with this process has no more of at its end."""
         self.free: dict[StoreOp, int] = {}
         self.memories = Memories(device)
-        self.place = phases(self.processes, self.memories)
+        self.place = phases(self.processes, device, self.memories)
         ways: dict[Operation, tuple[tuple[int, float], ...]] = {
             op: tuple((units, cycles) for _, units, cycles in options(op, self.memories, most))
             for op in self.processes
