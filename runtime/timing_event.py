@@ -24,6 +24,8 @@ MOST_STRETCHES = 256
 """Most changes of who works that speeds follow; pauses between chunks shorter than those count as work on average."""
 SETTLED = 1e-3
 """Change of the end, as a part of it, that two rounds stay below when they are the last."""
+STUBBORN = 0.9
+"""How much of the last change of the end a change back is when rounds do not come to rest by themselves."""
 LEAST_PART = 1 / 4
 """How small a part of the way to new speeds a round goes at least."""
 BUSY = 0.98
@@ -52,7 +54,7 @@ def event(demand: Demand) -> Course:
         moved = schedule.end - end
         if max(abs(moved), abs(last)) <= SETTLED * end:
             break
-        if moved * last < 0:  # there and back: go part of the way
+        if moved * last < 0 and abs(moved) > STUBBORN * abs(last):  # there and back: go part of the way
             part = max(LEAST_PART, part / 2)
     kinds = [shared.kinds[int(np.argmax(x))] if x.any() else "" for x in held]
     return Course(

@@ -58,8 +58,9 @@ class Memories:
         return self._spread[buffer]
 
 
-def phases(processes: Iterable[Operation], memories: Memories) -> dict[Operation, Place]:
+def phases(processes: Iterable[Operation], device: Device, memories: Memories | None = None) -> dict[Operation, Place]:
     """When each process of a tiled section works; `processes` in an order in which writers come first."""
+    memories = memories or Memories(device)
     found: dict[Operation, Place] = {}
     for process in processes:
         place = Place(0, 0)

@@ -601,15 +601,15 @@ class Cut:
 
 def worst_cut(problem: RoutingProblem, *, identifiers: bool = False) -> Cut | None:
     """The cut whose links have most to carry, of words or of nets that take an identifier whatever their way: straight
-    ones over the whole mesh, around single switches and rectangles of switches, and all links together. None when
-    nothing is to be carried.
+    ones over the whole mesh, around single switches and rectangles of switches, all links together, and the first link
+    of each net. None when nothing is to be carried.
 
     Its `per_link` is a bound for every routing: no busiest link has less.
     """
     weight = problem.branching.astype(np.float64) if identifiers else problem.nets[2]
     worst: tuple[float, float, int, str, npt.NDArray[np.bool_]] | None = None
     ends = _Ends(problem)
-    kinds = (_straight_cuts, _switch_cuts, _box_cuts, _all_links)
+    kinds = (_straight_cuts, _switch_cuts, _box_cuts, _all_links, _single_nets)
     for demand, links, crossing in (cut for kind in kinds for cut in kind(ends, weight)):
         rate = np.divide(demand, links, out=np.zeros(demand.shape), where=links > 0)
         at = int(rate.argmax()) if rate.size else 0
@@ -749,6 +749,18 @@ def _all_links(ends: _Ends, weight: Floats) -> Cuts:
     links = 2 * (columns * (rows - 1) + rows * (columns - 1))
     every = np.ones(len(weight), bool)
     yield np.array([_least_links(ends) @ weight]), np.array([links]), lambda at: ("take links of the mesh", every)
+
+
+def _single_nets(ends: _Ends, weight: Floats) -> Cuts:
+    """A link that a net leaves its switch by: it carries all of the net's words."""
+    source, target = ends.switches
+    leaves = np.bincount(ends.net, source != target, len(weight)) > 0
+
+    def crossing(at: int) -> tuple[str, npt.NDArray[np.bool_]]:
+        x, y = ends.origin[:, at]
+        return f"leave switch ({x}, {y}) undivided, as one net", np.arange(len(weight)) == at
+
+    yield weight * leaves, np.ones(len(weight), np.int64), crossing
 
 
 def least_wirelength(problem: RoutingProblem) -> float:

@@ -20,6 +20,7 @@ from headrace.dialects.dataflow.ops import (
     stream_of,
     views,
 )
+from headrace.dialects.machine.cost import memory_bytes_per_cycle
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu.attributes import ParamAttr
 from headrace.dialects.rdu.ops import (
@@ -39,8 +40,12 @@ from headrace.dialects.tensor.base import ir_type, tt
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.dialects.tensor.storage import WeightOp
 from headrace.passes.analysis.bodies import Body
+from headrace.passes.analysis.phases import phases
 from headrace.passes.analysis.pieces import CONTRACTIONS
 from headrace.passes.analysis.views import producer
+
+AHEAD = 2
+"""How many times faster than the memory takes for all bytes of a section the generators of each load pass its own."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +107,10 @@ class ConfigBuilder:
         return config
 
     def _spread(self) -> None:
-        """Deal the device's address generators out over loads and stores by the bytes they move, at most one for each
-        unit at the other end: one generator passes less than the memory can give."""
+        """Deal the device's address generators out over loads and stores, at most one for each unit at the other end:
+        one generator passes less than the memory can give. Each gets what it needs to move its bytes in `AHEAD` times
+        less than the memory takes for all; the others go where most is moved, and rather to what is used first, since
+        generators share the memory evenly: what is used later arrives while that is worked on."""
         units = {op.title: op for op in self.block.ops if isinstance(op, UnitOp)}
         nbytes: dict[str, int] = {}
         ends: dict[str, int] = {}
@@ -116,12 +123,40 @@ class ConfigBuilder:
                     moved = stream.steps * stream.sites * stream.tile_elements * dtypes.byte_size(stream.dtype)
                     nbytes[name] = nbytes.get(name, 0) + moved
                     ends[name] = max(ends.get(name, 1), units[other].size)
-        free = self.device.count("agcu") - sum(isinstance(u, AgcuOp) for u in units.values())
         total = sum(nbytes.values())
-        if free <= 0 or not total:
+        if not total:
             return
-        for name, moved in nbytes.items():
-            units[name].count = IntegerAttr(min(ends[name], 1 + free * moved // total), i64)
+        device = self.device
+        memory = memory_bytes_per_cycle(device, "hbm" if device.hbm is not None else "ddr")
+        enough = AHEAD * memory / device.agcu.bytes_per_cycle
+        least = {name: min(ends[name], 1 + int(enough * moved / total)) for name, moved in nbytes.items()}
+        ranks = self._first_uses()
+        urgent = {name: moved / 2 ** ranks.get(name, 0) for name, moved in nbytes.items()}
+        counts = dict.fromkeys(nbytes, 1)
+        free = device.count("agcu") - sum(isinstance(u, AgcuOp) for u in units.values())
+        for weights, most in ((nbytes, least), (urgent, ends)):
+            while free > 0:
+                name = max((n for n in counts if counts[n] < most[n]), key=lambda n: weights[n] / counts[n], default="")
+                if not name:
+                    break
+                counts[name] += 1
+                free -= 1
+        for name, number in counts.items():
+            units[name].count = IntegerAttr(number, i64)
+
+    def _first_uses(self) -> dict[str, int]:
+        """For each load, how many phases of the section in which something loaded is used first come before its own."""
+        ops = list(self.section.body.block.ops)
+        place = phases([op for op in ops if isinstance(op, StageOp | GatherOp | ScatterOp)], self.device)
+        first: dict[str, int] = {}
+        for op in ops:
+            if isinstance(op, LoadOp):
+                users = [use.operation for use in op.out.uses]
+                behind = [use.operation for user in users for out in user.results for use in out.uses]
+                used = [place[user].phase for user in (*users, *behind) if user in place]
+                first[self.ends[op.out][0].unit] = min(used, default=0)
+        order = sorted(set(first.values()))
+        return {name: order.index(phase) for name, phase in first.items()}
 
     def _name(self, stem: str) -> str:
         number = self.names.get(stem, -1) + 1

@@ -41,6 +41,8 @@ class Ownership:
         self.functions = {f.sym_name.data: f for f in functions}
         self.calls: dict[str, list[func.CallOp]] = {}
         self._placeable: dict[tuple[str, int], bool] = {}
+        self.masked: dict[Operation, Operation] = {}
+        """Ops that read a tensor but for the row that a row write replaces, and that write."""
         for function in functions:
             for op in function.body.block.ops:
                 if isinstance(op, func.CallOp):
@@ -65,7 +67,8 @@ class Ownership:
             return True
         later = op.next_op
         while later is not None:
-            if not is_movement(later) and any(root in bases(v) for v in later.operands):
+            spared = self.masked.get(later) is op
+            if not spared and not is_movement(later) and any(root in bases(v) for v in later.operands):
                 return True
             later = later.next_op
         return False

@@ -10,6 +10,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from headrace.dialects.machine.attributes import DEVICE_ATTRIBUTE, device_of
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import Collector
 from headrace.dialects.support.journal import count, decline
@@ -18,6 +19,7 @@ from headrace.dialects.tensor.program import signature
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp, recipe, weight
 from headrace.passes.analysis.views import bases, is_movement, producer, resolve
 from headrace.passes.convert._empty import drop_unused, settle_empty
+from headrace.passes.convert._forward import forward_rows
 from headrace.passes.convert._ownership import Ownership, all_of, is_part, is_row_write
 from headrace.passes.convert._section import SectionPlan
 from headrace.passes.infra.base import Pass, option
@@ -284,7 +286,8 @@ class ConvertTensorToDataflowPass(Pass):
     calls form one section. Movement ops (reshape, transpose, slice, broadcast, concat, pad, split) are folded into the
     views of loads, stores and buffers; where no view expresses one, a copying stage is put in. A gather of rows of an
     off-chip table stays off chip. Rows that are replaced at run-time indices are written in place where nothing reads
-    the old ones and the memory is the program's own, else into a copy.
+    the old ones and the memory is the program's own, else into a copy. Ops that read a tensor after one of its rows was
+    written in place (attention over a cache) read the old tensor with the new row put in its place, when it is small.
 
         %1 = tensor.transpose %0 {perm = array<i64: 1, 0>} …     =>   %b = dataflow.buffer %s [… at 0 [8, 1]] … to
         %2 = tensor.add %1, %x …                                       [… at 0 [1, 8]] …
@@ -292,6 +295,9 @@ class ConvertTensorToDataflowPass(Pass):
     """
 
     name = "convert-tensor-to-dataflow"
+    forward: float = option(
+        0.0078, "largest share of the on-chip memory of a tensor whose new row is forwarded to its readers", low=0.0
+    )
     transposes: str = option(
         "views",
         "what a transpose of what the section makes becomes: views, or stages that copy",
@@ -307,9 +313,18 @@ class ConvertTensorToDataflowPass(Pass):
             changed |= drop_unused(function.body.block)
         found.raise_if_any()
         ownership = Ownership(module)
+        for function in functions:
+            forward_rows(function, module, ownership, self._most(module))
         planned = [_Function(function, module, ownership, self.transposes) for function in functions]
         for one in planned:
             one.plan()
         for one in planned:
             changed |= one.rewrite()
         return changed
+
+    def _most(self, module: ModuleOp) -> int:
+        """Bytes of the largest tensor whose new row is forwarded; none where no device is known."""
+        if not self.forward or DEVICE_ATTRIBUTE not in module.attributes:
+            return 0
+        device = device_of(module)
+        return int(self.forward * device.count("pmu") * device.pmu.bytes)

@@ -35,7 +35,7 @@ from headrace.dialects.support.journal import Candidate, count, current, decide,
 from headrace.dialects.tensor.base import ir_type
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.fusion_rules import FusionRules, fusion_rules
-from headrace.passes.analysis.memory import fitting_frames, held_bytes, units_for
+from headrace.passes.analysis.memory import fitting_frames, free_dims, held_bytes, units_for
 from headrace.passes.analysis.phases import Grid, Load, Memories, Run, Tally, load_of, moved, options, phases
 from headrace.passes.analysis.pieces import pieces
 from headrace.passes.analysis.sections import relaunched, sections
@@ -112,7 +112,7 @@ class _Cutter:
         """What a group that begins with this process has no more of at its end."""
         self.free: dict[StoreOp, int] = {}
         self.memories = Memories(device)
-        self.place = phases(self.processes, self.memories)
+        self.place = phases(self.processes, device, self.memories)
         ways: dict[Operation, tuple[tuple[int, float], ...]] = {
             op: tuple((units, cycles) for _, units, cycles in options(op, self.memories, most))
             for op in self.processes
@@ -447,14 +447,29 @@ class _Cutter:
         ):
             return
         name = _name(process)
-        largest = sorted(buffers, key=lambda b: -held_bytes(b, fitting_frames(b, self.device, 2), 2))[:3]
+        by_size = sorted(buffers, key=lambda b: -held_bytes(b, fitting_frames(b, self.device, 2), 2))
+        whole = [b for b in by_size if not self.need[b]]
+        if whole:
+            frames = fitting_frames(whole[0], self.device, 2)
+            shape = whole[0].buffer_type.shape
+            extent = shape[free_dims(whole[0], frames)[0]] if shape else 1
+            raise CompileError(
+                "buffer-too-large",
+                f"cut-sections: {name} has a buffer of {whole[0].buffer_type}, which does not spread over memory units "
+                f"of {self.device.pmu.bytes} bytes",
+                why=f"it holds {held_bytes(whole[0], frames, 2)} bytes and its longest free dim has {extent} indices "
+                "to share",
+                fix="make tiles smaller (tile{steps rows}), or choose a larger device",
+                location=locations.of(process),
+            )
         raise CompileError(
             "stage-too-large",
             f"cut-sections: {name} alone needs {chain} compute units and {need} memory units; '{self.device.name}' has "
             f"{self.device.count('pcu')} and {self.device.count('pmu')}",
             why="largest buffers: "
             + ", ".join(
-                f"{b.buffer_type} holds {held_bytes(b, fitting_frames(b, self.device, 2), 2)} bytes" for b in largest
+                f"{b.buffer_type} holds {held_bytes(b, fitting_frames(b, self.device, 2), 2)} bytes"
+                for b in by_size[:3]
             ),
             fix="make tiles smaller (tile{steps rows}), or choose a larger device",
             location=locations.of(process),

@@ -40,7 +40,7 @@ def spread(section: SectionOp, device: Device, share: float, most: int, by: str)
     (`by` equal) the same share of the units for all."""
     processes = [op for op in section.body.block.ops if isinstance(op, StageOp | GatherOp | ScatterOp)]
     memories = Memories(device)
-    place = phases(processes, memories)
+    place = phases(processes, device, memories)
     ways = {op: options(op, memories, most) for op in processes if isinstance(op, StageOp)}
     if not ways:
         return False

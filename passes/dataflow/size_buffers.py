@@ -13,7 +13,7 @@ from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support.journal import Candidate, count, decide
 from headrace.passes.analysis.memory import fitting_frames
-from headrace.passes.analysis.phases import Memories, phases
+from headrace.passes.analysis.phases import phases
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
@@ -48,7 +48,7 @@ def overlaps(section: SectionOp, device: Device) -> dict[BufferOp, int]:
     """Frames that each buffer holds while all stages of a phase work on frames of their own: from the stage that writes
     one to the last that reads it, so that no path waits for a longer one beside it."""
     processes = [op for op in section.body.block.ops if isinstance(op, StageOp | GatherOp | ScatterOp)]
-    place = phases(processes, Memories(device))
+    place = phases(processes, device)
     found: dict[BufferOp, int] = {}
     for op in section.body.block.ops:
         if not isinstance(op, BufferOp):

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace.backend.encode import encode
+from headrace.compiler import lower
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.interpreter import run_function
 from headrace.frontends.base import ImportResult
 from headrace.frontends.decoder import LLAMA_2_7B, LLAMA_3_1_8B, TINY, TINY_MOE, DecoderConfig, build_decoder
 from headrace.passes.infra.verify import unlocated
+from headrace.runtime.timing import time_program
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CONFIGS = {
@@ -208,3 +211,17 @@ def test_refusals(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for config in ("tinny", str(tmp_path / "x.json"), str(tmp_path / "none.json")):
         assert execute(["decoder", config]) == 2
     assert "tiny" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("layers", [2, 5])
+def test_a_step_is_a_handful_of_launches(layers: int) -> None:
+    """The chip repeats the layers by itself: however many there are, the host launches once, and a config stays loaded
+    from layer to layer."""
+    module = build_decoder(replace(TINY, layers=layers), "decode", context=8).module
+    lower(module, "sn40l")
+    found = time_program(encode(module))
+    (loop,) = found.loops
+    assert (loop.period, loop.times) == (1, layers)
+    assert (found.calls, found.host_launches, len(found.launches)) == (3, 1, layers + 2)
+    first, *others = found.launches[loop.first : loop.end]
+    assert not first.loaded and all(launch.loaded for launch in others)

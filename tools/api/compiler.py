@@ -41,8 +41,14 @@ PORTS = ("none", "states", "all")
 STORED = ("", "f8e4m3")
 """What weights are stored in, when that is narrower than the precision."""
 GOALS = ("latency",)
-PLANNED: dict[str, tuple[str, ...]] = {"precision": (), "opt": ("throughput",)}
-"""Option values that are known but not built."""
+PLANNED: dict[str, dict[str, str]] = {
+    "precision": {},
+    "opt": {
+        "throughput": "runs do not overlap, and each launch loads its weights, so the shortest run gives most runs a "
+        "second; a larger batch gives more results a run"
+    },
+}
+"""Option values that are known but not built, and why."""
 OnPhase = Callable[[str, "ModuleOp"], None]
 Progress = Callable[[int, int, str], None]
 
@@ -530,7 +536,7 @@ def check_options(
             found.add(
                 "not-supported",
                 f"{name} '{value}' is not supported",
-                why=f"this version compiles for {name} {' and '.join(built)} only",
+                why=PLANNED[name][value],
                 fix=f"{flag} {built[0]}",
             )
         else:

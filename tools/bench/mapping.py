@@ -1,40 +1,48 @@
 """What each search of the mapping is worth: the modelled time of models with it, and with a simple rule in its place.
 
 The rules: sections that take all that fits; equal shares of the units for all stages; units placed row by row; routes
-in dimension order only. Beside them the modes (`-O 0` and `-O 1`) and the launches that each takes. The models are
-decoders of published sizes, shape only, and the ONNX files of a folder.
+in dimension order only. With `--modes` the modes instead (`-O 0`, which the host launches section by section, `-O 1`,
+`-O 3`), the launches that each takes, and how much faster `-O 3` is. The models are decoders of published sizes, shape
+only, and the ONNX files of a folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 DECODERS = (
     ("llama-2-7b prefill", "llama-2-7b", {"mode": "prefill", "tokens": 4096, "dtype": "bf16"}),
     ("llama-2-7b decode", "llama-2-7b", {"mode": "decode", "context": 4096, "dtype": "bf16"}),
+    ("llama-3.1-8b decode", "llama-3.1-8b", {"mode": "decode", "context": 4096, "dtype": "bf16"}),
 )
 RULES = {
-    "as it is": {},
-    "greedy cut": {"cut-sections": "by=order"},
-    "equal shares": {"parallelize": "by=equal"},
-    "row by row": {"place": "start=rows moves=0"},
-    "one order": {"route": "reroutes=0"},
-    "O1": {"cut-sections": "by=rule"},
-    "O0": {"cut-sections": "by=op", "fuse-stages": "-"},
+    "as it is": ("O3", {}),
+    "greedy cut": ("O3", {"cut-sections": "by=order"}),
+    "equal shares": ("O3", {"parallelize": "by=equal"}),
+    "row by row": ("O3", {"place": "start=rows moves=0"}),
+    "one order": ("O3", {"route": "reroutes=0"}),
 }
-"""Name of a rule → options of passes that it puts in the place of a search; `-` leaves a pass out."""
+"""Name of a rule → the mode, and options of passes that it puts in the place of a search."""
+MODES = {
+    "O0": ("O0", {}),
+    "O0 by the chip": ("O0", {"convert-dataflow-to-rdu": "launch=chip"}),
+    "O1": ("O1", {}),
+    "as it is": ("O3", {}),
+}
+"""The same for the modes."""
 
 
-def pipeline(options: dict[str, str]) -> str:
-    """The default passes with other options."""
-    from headrace.passes.pipelines import DATAFLOW, RDU, TENSOR
+def pipeline(mode: str, options: Mapping[str, str]) -> str:
+    """The passes of a mode with other options."""
+    from headrace.passes.pipelines import TENSOR, dataflow, rdu
 
-    kept = [x for x in (*TENSOR, *DATAFLOW, *RDU) if options.get(x) != "-"]
-    return ",".join(f"{x}{{{options[x]}}}" if x in options else x for x in kept)
+    passes = {x.partition("{")[0]: x for x in (*dataflow(mode), *rdu(mode))}
+    mapped = (f"{x}{{{options[x]}}}" if x in options else whole for x, whole in passes.items())
+    return ",".join((*TENSOR, *mapped))
 
 
 def module_of(model: str) -> Any:
@@ -50,7 +58,8 @@ def module_of(model: str) -> Any:
 
 
 def measure(model: str, device: str, rule: str) -> dict[str, Any]:
-    """Modelled seconds, launches and share of the peak rate of a model under a rule, or why it cannot be mapped."""
+    """Modelled seconds, launches and share of the peak rate of a model under a rule, or why it cannot be mapped. A loop
+    is one launch; `runs` counts its rounds."""
     from headrace.backend.encode import encode
     from headrace.compiler import lower
     from headrace.dialects.support.diagnostics import CompileError
@@ -59,13 +68,34 @@ def measure(model: str, device: str, rule: str) -> dict[str, Any]:
     module = module_of(model)
     row: dict[str, Any] = {"model": Path(model).stem if model.endswith(".onnx") else model, "rule": rule}
     try:
-        lower(module, device, pipeline(RULES[rule]))
+        lower(module, device, pipeline(*{**RULES, **MODES}[rule]))
     except CompileError as error:
         return {**row, "refused": f"{error.code}: {error.what}"}
     found = time_program(encode(module))
     peak = found.flops / found.seconds / found.peak_flops if found.seconds else 0.0
     moved = found.hbm_bytes / found.seconds / found.hbm_bandwidth if found.hbm_bandwidth and found.seconds else 0.0
-    return {**row, "seconds": found.seconds, "launches": len(found.launches), "peak": peak, "hbm": moved}
+    launches = {"launches": found.calls, "host": found.host_launches, "runs": len(found.launches)}
+    return {**row, "seconds": found.seconds, **launches, "peak": peak, "hbm": moved}
+
+
+def modes_table(rows: Sequence[dict[str, Any]]) -> str:
+    """A line a model: the time in each mode, with its launches, those of them by the host, and runs of a section in
+    brackets; and how much faster the last mode is than the first, and than the first with launches by the chip."""
+
+    def cell(row: dict[str, Any]) -> str:
+        if "refused" in row:
+            return row["refused"]
+        return f"{row['seconds'] * 1e6:,.0f} us ({row['launches']}, {row['host']}, {row['runs']})"
+
+    lines = ["| model | " + " | ".join(x.replace("as it is", "O3") for x in MODES) + " | O3 over O0 | by the chip |"]
+    lines.append("|---" * (len(MODES) + 3) + "|")
+    for model in dict.fromkeys(row["model"] for row in rows):
+        mine = {row["rule"]: row for row in rows if row["model"] == model}
+        base = mine["as it is"].get("seconds")
+        gains = [mine[x].get("seconds") for x in list(MODES)[:2]]
+        told = [f"{x / base:.2f} x" if x and base else "" for x in gains]
+        lines.append(f"| {model} | " + " | ".join([*(cell(mine[x]) for x in MODES), *told]) + " |")
+    return "\n".join(lines)
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -85,8 +115,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         cells = [f"{base['seconds'] * 1e6:,.1f} us", str(base["launches"]), f"{base['peak']:.1%}", f"{base['hbm']:.1%}"]
         for rule in rules:
             row = mine[rule]
-            slower = f"{row['seconds'] / base['seconds']:.2f} x" if "refused" not in row else "refused"
-            cells.append(slower + (f" ({row['launches']})" if rule in ("O0", "O1") and "refused" not in row else ""))
+            cells.append(f"{row['seconds'] / base['seconds']:.2f} x" if "refused" not in row else "refused")
         lines.append(f"| {model} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -99,6 +128,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--models", type=Path, help="folder of .onnx files")
     parser.add_argument("--device", default="sn40l")
     parser.add_argument("--only", action="append", help="only this model (name of a decoder or stem of a file)")
+    parser.add_argument("--modes", action="store_true", help="compare modes, not rules")
     parser.add_argument("--json", action="store_true", help="rows as JSON")
     parser.set_defaults(run=run)
 
@@ -109,6 +139,7 @@ def run(options: argparse.Namespace) -> int:
     models = [title for title, _, _ in DECODERS] + [str(file) for file in files]
     if options.only:
         models = [model for model in models if model in options.only or Path(model).stem in options.only]
-    rows = [measure(model, options.device, rule) for model in models for rule in RULES]
-    print(json.dumps(rows, indent=1) if options.json else table(rows))
+    rules, show = (MODES, modes_table) if options.modes else (RULES, table)
+    rows = [measure(model, options.device, rule) for model in models for rule in rules]
+    print(json.dumps(rows, indent=1) if options.json else show(rows))
     return int(any("refused" in row for row in rows if row["rule"] == "as it is"))

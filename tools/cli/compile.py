@@ -246,6 +246,7 @@ def summary(done: Translation, target: str, seconds: float) -> dict[str, Any]:
         "units": {kind: max(counts, default=0) for kind, counts in totals.items()},
         "memory": memory,
         "weights": done.weights is not None,
+        "busiest_link": max((c.link_load for c in timing.configs), default=0.0),
         "device_seconds": timing.seconds,
         "seconds": round(seconds, 3),
         "cpu_seconds": {step: round(value, 4) for step, value in done.seconds.items()},
@@ -267,7 +268,7 @@ def summary_text(found: dict[str, Any]) -> str:
         decomposed = f" ({ops['decomposed']} decomposed)" if ops["decomposed"] else ""
         lines.append(f"  {sum(ops.values())} ops of the model, all on the device{decomposed}")
     configs, launches = common.plural(found["configs"], "configuration"), common.plural(found["launches"], "launch")
-    lines.append(f"  {configs}, {launches}; at most {units}")
+    lines.append(f"  {configs}, {launches}; at most {units}; busiest link {found['busiest_link']:.0%}")
     lines.append(f"  {memory or 'no memory'}; {'weights included' if found['weights'] else 'without weights'}")
     lines.append(f"  {time_text(found['device_seconds'])} a run on {found['device']}: headrace run --profile says why")
     if found["precision"] != "fp32":

@@ -166,6 +166,16 @@ def test_a_full_cut_is_refused_with_its_flows():
     assert "the 4 links there carry 4" in error.value.why and "'row0' (2 nets, 2 words/cycle)" in error.value.why
 
 
+def test_a_net_is_not_divided():
+    wide = problem(flow((1, 1, 3, 1), bandwidth=1.5), flow((0, 0, 3, 3), name="g", bandwidth=0.1))
+    cut = worst_cut(wide)
+    assert cut is not None and cut.per_link == 1.5 and cut.nets.tolist() == [True, False]
+    with pytest.raises(CompileError, match=r"1.5 words per cycle must leave switch \(1, 1\) undivided, as one net"):
+        solve_routing(wide)
+    assert solve_routing(wide, allow_overload=True).max_load == 1.5
+    assert worst_cut(problem(flow((1, 1, 1, 1), bandwidth=1.5))) is None
+
+
 def test_a_switch_that_cannot_take_its_words_is_refused():
     flows = [flow((x, y, 1, 1), name=f"from{x}{y}") for x, y in ((0, 0), (2, 2), (3, 3), (0, 3), (3, 0))]
     with pytest.raises(CompileError, match=r"5 words per cycle must enter switch \(1, 1\)"):

@@ -51,11 +51,13 @@ def test_numbers_out_of_range(flags: list[object], part: str, artifact: Path) ->
 
 
 def test_the_device_time_is_the_same_everywhere(artifact: Path, tmp_path: Path) -> None:
-    seconds = succeeds("compile", tmp_path / "m.mlir", "-o", artifact, "--json").json["device_seconds"]
+    compiled = succeeds("compile", tmp_path / "m.mlir", "-o", artifact, "--json").json
+    seconds = compiled["device_seconds"]
     assert seconds > 0
     assert succeeds("bench", artifact, "--runs", 1, "--json").json["device_seconds"] == seconds
     exe = package.load(artifact)
     assert exe.profile().seconds == seconds
+    assert 0 < compiled["busiest_link"] == max(c.link_load for c in exe.profile().configs) <= 1
     assert str(exe.profile()) == succeeds("run", artifact, "--profile").out.rstrip("\n")
     assert repr(exe) == "<Executable m for sn40l: arg0 tensor<8x4xf32> -> result0 tensor<8x4xf32>>"
 
