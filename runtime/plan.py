@@ -20,6 +20,7 @@ from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.shapes import TT
 from headrace.runtime import arena, chain, geometry, literal
+from headrace.runtime.beside import joined
 from headrace.runtime.chunks import Group, form_groups
 from headrace.runtime.kernels import Packs, Scratch, bind_chain
 from headrace.runtime.merge import CONSTANT, Unmergeable
@@ -112,7 +113,7 @@ def plan_configs(program: Program) -> list[tuple[Launch, ConfigPlan | str]]:
         key = (launch.config, hazards(program.configs[launch.config], launch))
         if key not in known:
             try:
-                plan = ConfigPlan(program.configs[launch.config], key[1])
+                plan = ConfigPlan(joined(program.configs[launch.config]), key[1])
                 form_groups(plan)
                 plan.find_lives()
                 known[key] = plan

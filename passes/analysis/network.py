@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headrace.dialects.dataflow.ops import BufferOp
 from headrace.dialects.support.access import Stream, View
@@ -39,6 +40,7 @@ def common_frames(buffer: BufferOp) -> int:
 def shared_frames(writers: Sequence[Port], readers: Sequence[Port]) -> int:
     """The most outer loops that all ports share, each frame of the readers lying within the same frame of the
     writers."""
+    writers = joined(writers)
     ports = [*writers, *readers]
     most = min(len(stream.time) for stream, _ in ports)
     best = 0
@@ -56,6 +58,28 @@ def shared_frames(writers: Sequence[Port], readers: Sequence[Port]) -> int:
         if fits:
             best = n
     return best
+
+
+def joined(ports: Sequence[Port]) -> list[Port]:
+    """Ports with those made one that do the same side by side: tiles that differ in one dim, along which no loop runs,
+    each beginning where the one before ends."""
+    found: list[Port] = []
+    for port in sorted(ports, key=lambda x: x[1].offset):
+        stream, view = port
+        for i, (other, at) in enumerate(found):
+            dims = [d for d, (n, m) in enumerate(zip(other.tile, stream.tile, strict=False)) if n != m]
+            if other.time != stream.time or at.strides != view.strides or len(dims) > 1:
+                continue
+            dims = dims or range(len(stream.tile))
+            dim = next((d for d in dims if view.offset == at.offset + other.tile[d] * at.strides[d]), None)
+            if dim is not None and all(loop.dim != dim for loop in stream.time):
+                tile = list(other.tile)
+                tile[dim] += stream.tile[dim]
+                found[i] = replace(other, tile=tuple(tile)), at
+                break
+        else:
+            found.append(port)
+    return found
 
 
 def _apart(writers: Sequence[Port], readers: Sequence[Port], frames: int, steps: Sequence[tuple[int, int]]) -> bool:

@@ -19,6 +19,7 @@ from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.machine.cost import memory_bytes_per_cycle
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
+from headrace.dialects.tensor.shapes.bodies import Axis
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import covered, crowded, fitting_frames, frame_count, free_dims, units_for
 from headrace.passes.analysis.pieces import CONTRACTIONS, Split, Stored, pieces, splits
@@ -85,7 +86,7 @@ def options(stage: StageOp, memories: Memories, most: int) -> list[tuple[Split, 
     steps, chain = stream_of(stage.outs[0]).steps, len(pieces(body, device))
     ports = _ports(stage, memories)
     found: list[tuple[Split, int, float]] = []
-    for split in splits(body, device, most, _stored(stage, body)):
+    for split in splits(body, device, most, _stored(stage, body), uneven=divisible(stage, body) is not None):
         cycles = max([split.interval, *(port.cycles(split.reads) for port in ports)])
         if not found or steps * cycles < found[-1][2]:
             found.append((split, chain * split.units, steps * cycles))
@@ -125,6 +126,33 @@ def _ports(stage: StageOp, memories: Memories) -> list[_Ports]:
         rate = memories.device.pmu.read_ports * units
         found.append(_Ports(buffer.buffer_type.shape[dim], tuple(operands), rate))
     return found
+
+
+def divisible(stage: StageOp, body: Body) -> Axis | None:
+    """The axis of a product's columns (a convolution's channels), if the stage can become two along it: no loop runs
+    over it, and what it works on comes from buffers and goes to buffers or stores."""
+    contraction = next((op.name for op in body.ops if op.name in CONTRACTIONS), None)
+    if contraction is None:
+        return None
+    out = body.outputs[0]
+    dim = 1 if contraction == "tensor.conv" else len(body.types[out].shape) - 1
+    axis = next((axis for axis in body.axes() if axis.dim_of(out) == dim), None)
+    if axis is None:
+        return None
+    for i, value in enumerate(stage.ins):
+        if not isinstance(value.owner, BufferOp):
+            return None
+        if (follow := axis.follows.get(i)) is not None and (
+            (follow.scale, follow.extent, follow.offset) != (1, 1, 0)
+            or any(loop.dim == follow.dim for loop in stream_of(value).time)
+        ):
+            return None
+    for v, value in zip(body.outputs, stage.outs, strict=True):
+        if any(loop.dim == axis.dim_of(v) for loop in stream_of(value).time) or not all(
+            isinstance(use.operation, BufferOp | StoreOp) for use in value.uses
+        ):
+            return None
+    return axis
 
 
 def _stored(stage: StageOp, body: Body) -> tuple[Stored, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 from typing import NamedTuple
@@ -65,17 +65,27 @@ def port_words(body: Body, types: Sequence[TT], device: Device) -> int:
 @dataclass(frozen=True)
 class Split:
     """A way to spread a body over symmetric units: `parts` of its first output's dims, the cycles between tiles when
-    every unit has its part, and what it reads of each input and writes of each output for a tile (`traffic`)."""
+    every unit has its part, and what it reads of each input and writes of each output for a tile (`traffic`).
+
+    Parts are equal; with a `rest` (dim, indices) they are of what is left of that dim when so many indices at its end
+    are a part of their own, a smaller one.
+    """
 
     parts: tuple[tuple[int, int], ...]
     interval: float
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
+    rest: tuple[int, int] | None = None
+
+    @property
+    def rest_parts(self) -> tuple[tuple[int, int], ...]:
+        """The parts of the rest: those of the other dims."""
+        return tuple((dim, n) for dim, n in self.parts if self.rest is not None and dim != self.rest[0])
 
     @property
     def units(self) -> int:
         """Units for each piece of the body."""
-        return prod(n for _, n in self.parts)
+        return prod(n for _, n in self.parts) + (prod(n for _, n in self.rest_parts) if self.rest is not None else 0)
 
 
 class Stored(NamedTuple):
@@ -96,20 +106,24 @@ class Stored(NamedTuple):
         return units * type.elements // run * burst / memory_bytes_per_cycle(device, memory)
 
 
-def splits(body: Body, device: Device, most: int, stored: Sequence[Stored] = ()) -> list[Split]:
+def splits(body: Body, device: Device, most: int, stored: Sequence[Stored] = (), uneven: bool = False) -> list[Split]:
     """The ways to spread a body over at most `most` units for each piece that are worth it, least units first: each is
     faster than all that take no more. Costs are those of the parts, so a part that leaves lanes or stages idle counts
     as slow as it is. Parts with rows of what is `stored` off chip that are shorter than a burst are taken only where
     they are faster than all others. One or two dims are cut, in equal parts; of equals the order of `_preferred`
-    decides."""
+    decides.
+
+    With `uneven` the columns of a product (the channels of a convolution) are also cut into parts that fill lanes or
+    stages, and a rest, where that saves at least a `WORTH` of the units that equal parts take.
+    """
     key = (
         *((op.name, tuple(sorted(op.attrs.items())), op.operands, op.results) for op in body.ops),
-        *(body.types, body.outputs, most, id(device), tuple(stored)),
+        *(body.types, body.outputs, most, uneven, id(device), tuple(stored)),
     )
     if key not in _splits:
         if len(_splits) > MOST_REMEMBERED:
             _splits.clear()
-        _splits[key] = device, _find_splits(body, device, most, stored)
+        _splits[key] = device, _find_splits(body, device, most, stored, uneven)
     return _splits[key][1]
 
 
@@ -118,35 +132,85 @@ _splits: dict[object, tuple[Device, list[Split]]] = {}
 """What `splits` found. Holds the devices, so that their ids stay theirs."""
 
 
-def _find_splits(body: Body, device: Device, most: int, stored: Sequence[Stored]) -> list[Split]:
+WORTH = 0.04
+"""Share of its units that an uneven split saves at least: it makes a stage of its own for the rest."""
+FEWEST_UNEVEN = 16
+"""Fewest columns of units for which equal parts do not come close."""
+
+
+def _find_splits(body: Body, device: Device, most: int, stored: Sequence[Stored], uneven: bool) -> list[Split]:
     axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
     order = {dim: i for i, dim in enumerate(_preferred(body, axes))}
+    every = [Split(parts, 0.0) for parts in _candidates(axes, order, most)]
+    if uneven and order:
+        every += _uneven(axes, next(iter(order)), device, most)
     ways: list[tuple[Split, bool]] = []
-    for parts in sorted(_candidates(axes, order, most), key=lambda s: (prod(n for _, n in s), len(s), _rank(s, order))):
-        types = cut(body.ops, body.types, [(axes[dim], axes[dim].size // n) for dim, n in parts])
-        units = prod(n for _, n in parts)
-        memory = max((x.cycles(types, device, units) for x in stored), default=0.0)
+    for split in sorted(every, key=lambda s: (s.units, s.rest is not None, len(s.parts), _rank(s.parts, order))):
+        types = _part(body, axes, split.parts, split.rest)
+        memory = max((x.cycles(types, device, split.units) for x in stored), default=0.0)
         interval = max(body_interval(body, types, device), port_words(body, types, device), memory)
-        ways.append((Split(parts, interval), memory > 0))
+        ways.append((replace(split, interval=interval), memory > 0))
     whole = min((split.interval for split, short in ways if not short), default=float("inf"))
     found: list[Split] = []
     for split, short in ways:
         if (not found or split.interval < found[-1].interval) and (not short or split.interval < whole):
-            found.append(Split(split.parts, split.interval, *traffic(body, split.parts, device)))
-    return found
+            found.append(split)
+    even = [split for split in found if split.rest is None]
+    kept = [split for split in found if split.rest is None or _saves(split, even, most)]
+    read = [traffic(body, split.parts, device, split.rest) for split in kept]
+    return [replace(split, reads=reads, writes=writes) for split, (reads, writes) in zip(kept, read, strict=True)]
 
 
-def traffic(body: Body, parts: Sequence[tuple[int, int]], device: Device) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The vector words that all units of a body spread in `parts` read of each input and write of each output for a
-    tile; what several units read alike is read once."""
+def _saves(split: Split, even: Sequence[Split], most: int) -> bool:
+    """Whether a split takes fewer units than equal parts that are as fast."""
+    units = next((other.units for other in even if other.interval <= split.interval), most + most)
+    return split.units <= units * (1 - WORTH)
+
+
+def _uneven(axes: dict[int, Axis], dim: int, device: Device, most: int) -> Iterator[Split]:
+    """Splits of `dim` into parts of full lanes or stages and a rest, alone and with equal parts of another dim."""
+    size = axes[dim].size
+    widths = {n * w for w in (device.pcu.lanes, device.pcu.stages) for n in range(1, size // (FEWEST_UNEVEN * w) + 1)}
+    for width in sorted(widths):
+        count, rest = divmod(size, width)
+        if rest and count < most:
+            yield Split(((dim, count),), 0.0, rest=(dim, rest))
+            for other, axis in axes.items():
+                for n in range(2, most // (count + 1) + 1 if other != dim else 0):
+                    if axis.size % n == 0:
+                        yield Split(((dim, count), (other, n)), 0.0, rest=(dim, rest))
+
+
+def _part(
+    body: Body, axes: Mapping[int, Axis], parts: Sequence[tuple[int, int]], rest: tuple[int, int] | None
+) -> tuple[TT, ...]:
+    """Types of a body's values on one unit, but one of the rest."""
+    size = {dim: axes[dim].size - (rest[1] if rest is not None and rest[0] == dim else 0) for dim, _ in parts}
+    return cut(body.ops, body.types, [(axes[dim], size[dim] // n) for dim, n in parts])
+
+
+def traffic(
+    body: Body, parts: Sequence[tuple[int, int]], device: Device, rest: tuple[int, int] | None = None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The vector words that all units of a body spread in `parts`, and a `rest`, read of each input and write of each
+    output for a tile; what several units of the parts read alike is read once."""
     axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
-    types = cut(body.ops, body.types, [(axes[dim], axes[dim].size // n) for dim, n in parts])
+    others = [(dim, n) for dim, n in parts if rest is not None and dim != rest[0]]
+    groups = [(_part(body, axes, parts, rest), list(parts))]
+    if rest is not None:
+        left = [(axes[rest[0]], rest[1]), *((axes[dim], axes[dim].size // n) for dim, n in others)]
+        groups.append((cut(body.ops, body.types, left), others))
 
-    def distinct(v: int) -> int:
-        return prod(n for dim, n in parts if axes[dim].dim_of(v) >= 0)
+    def distinct(v: int, some: Sequence[tuple[int, int]]) -> int:
+        return prod(n for dim, n in some if axes[dim].dim_of(v) >= 0)
 
-    reads = tuple(cost.feed(body.ops, types, v, device).words * distinct(v) for v in range(body.inputs))
-    return reads, tuple(_words(types[v], device) * distinct(v) for v in body.outputs)
+    reads = tuple(
+        sum(cost.feed(body.ops, types, v, device).words * distinct(v, some) for types, some in groups)
+        for v in range(body.inputs)
+    )
+    return reads, tuple(
+        sum(_words(types[v], device) * distinct(v, some) for types, some in groups) for v in body.outputs
+    )
 
 
 def _words(tile: TT, device: Device) -> int:

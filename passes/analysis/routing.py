@@ -445,7 +445,7 @@ def _comb(state: _State, net: int, plain: Floats, marked: Floats, rules: Sequenc
         paths = state.paths.get(net) or _ordered(state, net)
         return _Found(float("inf"), paths, int(state.channel[net]), state.trees[net], bool(state.takes[net]))
     total, rule, flip, at = best
-    paths = [_toothed(columns, source, t, flip, at) for t in target.tolist()]
+    paths = _toothed(columns, source, target, flip, at)
     takes = branching or not _is_straight(paths[0])
     return _Found(total, paths, rule, np.unique(np.concatenate(paths)), takes)
 
@@ -457,15 +457,18 @@ def _sums(price: Floats, *, back: bool = False) -> Floats:
     return total
 
 
-def _toothed(columns: int, source: int, target: int, flip: bool, at: int) -> Ints:
-    """The route to a target over a trunk: along the stem to the trunk, along the trunk, and along the branch."""
-    (sy, sx), (ty, tx) = divmod(source, columns), divmod(target, columns)
-    if flip:
-        corners = [] if ty == sy else [sy * columns + at, ty * columns + at]
-    else:
-        corners = [] if tx == sx else [at * columns + sx, at * columns + tx]
-    stops = np.array([source, *corners, target])
-    return _dimension_order(columns, stops[:-1], stops[1:])[0]
+def _toothed(columns: int, source: int, targets: Ints, flip: bool, at: int) -> list[Ints]:
+    """The routes to targets over a trunk: along the stem to the trunk, along the trunk, and along the branch. What lies
+    on the line of the stem is reached along it."""
+    (sy, sx), ty, tx = divmod(source, columns), targets // columns, targets % columns
+    straight = ty == sy if flip else tx == sx
+    leaves = np.full(len(targets), sy * columns + at if flip else at * columns + sx)
+    turns = ty * columns + at if flip else at * columns + tx
+    stops = np.stack([leaves, np.where(straight, leaves, turns), targets], 1)
+    stops[straight] = np.stack([np.full(len(targets), source), targets, targets], 1)[straight]
+    ahead = np.column_stack([np.full(len(targets), source), stops])
+    links, begin = _dimension_order(columns, ahead[:, :-1].ravel(), ahead[:, 1:].ravel())
+    return np.split(links, begin[3:-1:3])
 
 
 def _ordered(state: _State, net: int) -> list[Ints]:

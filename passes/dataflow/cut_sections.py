@@ -684,7 +684,7 @@ class CutSectionsPass(Pass):
     """
 
     name = "cut-sections"
-    share: float = option(0.9, "share of the device's units that a section may take", low=0.05, high=1.0)
+    share: float = option(0.95, "share of the device's units that a section may take", low=0.05, high=1.0)
     most: int = option(512, "most units for one piece of a stage", low=1)
     by: str = option("time", "what decides", choices=("time", "order", "rule", "op"))
     rules: str = option("", "file of fusion rules (YAML) for by=rule, before the built-in ones")

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from headrace.dialects.dataflow.ops import GatherOp, ScatterOp, SectionOp, StageOp
+from headrace.dialects.dataflow.ops import (
+    BufferOp,
+    GatherOp,
+    ScatterOp,
+    SectionOp,
+    StageOp,
+    StoreOp,
+    YieldOp,
+    stream_of,
+    views,
+)
+from headrace.dialects.dataflow.types import StreamType
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.device import Device
+from headrace.dialects.support.access import View
 from headrace.dialects.support.journal import Candidate, count, current, decide, decline, may
-from headrace.passes.analysis.phases import Grid, Memories, options, phases
+from headrace.dialects.tensor.shapes.bodies import cut
+from headrace.passes.analysis.bodies import Body
+from headrace.passes.analysis.phases import Grid, Memories, divisible, options, phases
 from headrace.passes.analysis.pieces import Split
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
@@ -43,13 +59,123 @@ def spread(section: SectionOp, device: Device, share: float, most: int, by: str)
             target = min((way[2] for way in some if way[1] <= budget // len(ways)), default=target)
         split, units, cycles = next(way for way in some if way[2] <= target)
         count("compute units", units)
-        if split.parts == op.parts:
+        if split.parts == op.parts and split.rest is None:
             decline("spread", op, f"it takes {cycles:,.0f} cycles as it is; its phase may take {target:,.0f}")
         elif may("spread", op):
             _explain(op, split, some, target)
-            op.parts = split.parts
+            if split.rest is None:
+                op.parts = split.parts
+            else:
+                main, rest = divide(op, split.rest[1])
+                main.parts, rest.parts = split.parts, split.rest_parts
+                count("stages of a rest")
             changed = True
     return changed
+
+
+def divide(stage: StageOp, rest: int) -> tuple[StageOp, StageOp]:
+    """Make a stage two, of which the second has the last `rest` columns (see `divisible`): both read and write the
+    same buffers, through views of their own."""
+    body = Body.of(stage.body.block)
+    axis = divisible(stage, body)
+    assert axis is not None
+    blocks: tuple[tuple[int, int], tuple[int, int]] = (0, axis.size - rest), (axis.size - rest, rest)
+    read: dict[BufferOp, list[int]] = {}
+    for i, value in enumerate(stage.ins):
+        assert isinstance(value.owner, BufferOp)
+        read.setdefault(value.owner, []).append(i)
+    streams: tuple[list[SSAValue], list[SSAValue]] = [*stage.ins], [*stage.ins]
+    for buffer, positions in read.items():
+        there = dict(zip(buffer.outs, views(buffer.out_views), strict=True))
+        more: list[tuple[StreamType, View]] = []
+        for i in positions:
+            value, dim = stage.ins[i], axis.dim_of(i)
+            for start, size in blocks:
+                type = _narrow(value, dim, size) if dim >= 0 else _type(value)
+                more.append((type, _shift(there[value], dim, start) if dim >= 0 else there[value]))  # pyright: ignore[reportArgumentType]
+        gone = {v for v in there if v.uses and all(use.operation is stage for use in v.uses)}
+        made = _with_readers(buffer, more, gone)
+        for n, i in enumerate(positions):
+            streams[0][i], streams[1][i] = made[2 * n : 2 * n + 2]
+    stages: list[StageOp] = []
+    for (_, size), name, ins in zip(blocks, (stage.sym.data, f"{stage.sym.data}_rest"), streams, strict=True):
+        block, values = body.block(cut(body.ops, body.types, [(axis, size)]))
+        block.add_op(end := YieldOp(values))
+        outs = [_narrow(out, axis.dim_of(v), size) for v, out in zip(body.outputs, stage.outs, strict=True)]
+        stages.append(StageOp(name, ins, outs, Region(block)))
+        end.location = stages[-1].location = stage.location
+    Rewriter.insert_op(stages, InsertPoint.before(stage))
+    for position, v in enumerate(body.outputs):
+        old, new = stage.outs[position], [made.outs[position] for made in stages]
+        for user in list(dict.fromkeys(use.operation for use in old.uses)):
+            assert isinstance(user, BufferOp | StoreOp)
+            _with_writers(
+                user, old, axis.dim_of(v), [(made, start) for made, (start, _) in zip(new, blocks, strict=True)]
+            )
+    Rewriter.erase_op(stage)
+    return stages[0], stages[1]
+
+
+def _type(value: SSAValue) -> StreamType:
+    """The type of a stream."""
+    assert isinstance(value.type, StreamType)
+    return value.type
+
+
+def _narrow(value: SSAValue, dim: int, size: int) -> StreamType:
+    """The type of a stream of which each tile has `size` indices of `dim`."""
+    stream = stream_of(value)
+    return StreamType.from_stream(replace(stream, tile=(*stream.tile[:dim], size, *stream.tile[dim + 1 :])))
+
+
+def _shift(view: View, dim: int, start: int) -> View:
+    return View(view.offset + start * view.strides[dim], view.strides)
+
+
+def _with_readers(
+    buffer: BufferOp, more: Sequence[tuple[StreamType, View]], gone: Collection[SSAValue]
+) -> Sequence[SSAValue]:
+    """Put a buffer with `more` readers, and without those that are `gone`, in the place of one; the new streams."""
+    ports = list(zip(buffer.outs, views(buffer.out_views), strict=True))
+    kept = [(out, view) for out, view in ports if out not in gone]
+    made = BufferOp(
+        buffer.ins,
+        views(buffer.in_views),
+        buffer.buffer_type.shape,
+        [*(out.type for out, _ in kept), *(type for type, _ in more)],
+        [*(view for _, view in kept), *(view for _, view in more)],
+        buffer.fill.value.data,
+    )
+    made.location = buffer.location
+    Rewriter.insert_op(made, InsertPoint.before(buffer))
+    new = dict(zip((out for out, _ in kept), made.outs, strict=False))
+    for out, _ in ports:
+        out.replace_all_uses_with(new.get(out, made.outs[-1]))  # the op that takes what is gone goes with it
+    Rewriter.erase_op(buffer)
+    return made.outs[len(kept) :]
+
+
+def _with_writers(user: BufferOp | StoreOp, old: SSAValue, dim: int, new: Sequence[tuple[SSAValue, int]]) -> None:
+    """Let streams that each start at an index of `dim` write what one stream wrote."""
+    ins: list[SSAValue] = []
+    placed: list[View] = []
+    for value, view in zip(user.ins, views(user.in_views), strict=True):
+        some = [(made, _shift(view, dim, start)) for made, start in new] if value is old else [(value, view)]
+        ins += [made for made, _ in some]
+        placed += [moved for _, moved in some]
+    if isinstance(user, StoreOp):
+        made = StoreOp(ins, placed, user.tensor.type)
+    else:
+        made = BufferOp(
+            ins,
+            placed,
+            user.buffer_type.shape,
+            [out.type for out in user.outs],
+            views(user.out_views),
+            user.fill.value.data,
+        )
+    made.location = user.location
+    Rewriter.replace_op(user, made)
 
 
 def _explain(stage: StageOp, chosen: Split, ways: Sequence[tuple[Split, int, float]], target: float) -> None:
@@ -63,7 +189,8 @@ def _explain(stage: StageOp, chosen: Split, ways: Sequence[tuple[Split, int, flo
 
 
 def _spelt(split: Split) -> str:
-    return " x ".join(f"{n} on dim {dim}" for dim, n in split.parts) or "whole"
+    rest = f" and a rest of {split.rest[1]} on dim {split.rest[0]}" if split.rest is not None else ""
+    return (" x ".join(f"{n} on dim {dim}" for dim, n in split.parts) or "whole") + rest
 
 
 @dataclass(frozen=True)
@@ -75,11 +202,14 @@ class ParallelizePass(Pass):
     that wait for a whole buffer work in a later phase; the times of all phases are chosen such that their sum is least
     for the units that the section may take.
 
+    Columns that no number of parts divides well have parts that fill lanes or stages, and a rest: a stage of its own
+    that reads and writes the same buffers beside the others.
+
         dataflow.stage "matmul_0"(…) : …   =>   dataflow.stage "matmul_0"(…) par [2 by 36] : …
     """
 
     name = "parallelize"
-    share: float = option(0.9, "share of the compute units that a section may take", low=0.0, high=1.0)
+    share: float = option(0.95, "share of the compute units that a section may take", low=0.0, high=1.0)
     most: int = option(512, "most units for one piece of a stage", low=1)
 
     by: str = option("time", "what decides: the modelled time, or equal shares of the units", choices=("time", "equal"))

@@ -1,4 +1,4 @@
-// RUN: headrace-opt %s -p tile,cut-sections --split-input-file | filecheck %s
+// RUN: headrace-opt %s -p 'tile,cut-sections{most=1024}' --split-input-file | filecheck %s
 // RUN: headrace-opt %s -p 'tile,cut-sections{by=order}' --split-input-file | filecheck %s --check-prefix=ORDER
 // RUN: headrace-opt %s -p 'tile,cut-sections{by=op}' --split-input-file | filecheck %s --check-prefix=OP
 // RUN: headrace-opt %s -p 'tile,cut-sections{by=rule}' --split-input-file | filecheck %s --check-prefix=OP

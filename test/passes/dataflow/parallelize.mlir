@@ -65,3 +65,35 @@ builtin.module attributes {machine.device = #machine.device<"sn40l">} {
     func.return %0, %1 : tensor<512xf32>, tensor<f32>
   }
 }
+
+// -----
+
+// No number of parts of 4,096 columns fills all stages of the units: parts of 24 columns do, and a smaller rest goes
+// beside them. Both read the rows and the weights, and write one buffer.
+// CHECK-LABEL: func.func @uneven(
+// CHECK:         %[[X:.*]], %[[X2:.*]] = dataflow.buffer [4096, 4096] {{.*}} to (at 0 [4096, 1], at 0 [4096, 1])
+// CHECK:         %[[W:.*]], %[[W2:.*]] = dataflow.buffer [4096, 4096] {{.*}} to (at 0 [4096, 1], at [[START:[0-9]+]] [4096, 1])
+// CHECK:         dataflow.stage "matmul_0"(%[[X]], %[[W]]) par [1 by {{[0-9]+}}
+// CHECK:         dataflow.stage "matmul_0_rest"(%[[X2]], %[[W2]])
+// CHECK:         dataflow.buffer [4096, 4096] (%{{.*}} at 0 [4096, 1], %{{.*}} at [[START]] [4096, 1])
+// FEW-LABEL:   func.func @uneven(
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @uneven(%x: tensor<4096x4096xbf16>, %w: tensor<4096x4096xbf16>) -> tensor<4096x4096xbf16> {
+    %0 = dataflow.section "main_0"(%x, %w) : (tensor<4096x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<4096x4096xbf16> {
+    ^bb0(%1: tensor<4096x4096xbf16>, %2: tensor<4096x4096xbf16>):
+      %3 = dataflow.load %1 at 0 [4096, 1] : tensor<4096x4096xbf16> -> !dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]>
+      %4 = dataflow.buffer [4096, 4096] (%3 at 0 [4096, 1]) to (at 0 [4096, 1]) : (!dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]>) -> !dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]>
+      %5 = dataflow.load %2 at 0 [4096, 1] : tensor<4096x4096xbf16> -> !dataflow.stream<tensor<4096x4096xbf16>>
+      %6 = dataflow.buffer [4096, 4096] (%5 at 0 [4096, 1]) to (at 0 [4096, 1]) : (!dataflow.stream<tensor<4096x4096xbf16>>) -> !dataflow.stream<tensor<4096x4096xbf16>, [64 repeat]>
+      %7 = dataflow.stage "matmul_0"(%4, %6) : (!dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]>, !dataflow.stream<tensor<4096x4096xbf16>, [64 repeat]>) -> !dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]> {
+      ^bb0(%8: tensor<64x4096xbf16>, %9: tensor<4096x4096xbf16>):
+        %10 = tensor.matmul %8, %9 : tensor<64x4096xbf16>, tensor<4096x4096xbf16> -> tensor<64x4096xbf16>
+        dataflow.yield %10 : tensor<64x4096xbf16>
+      }
+      %8 = dataflow.buffer [4096, 4096] (%7 at 0 [4096, 1]) to (at 0 [4096, 1]) : (!dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]>) -> !dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]>
+      %9 = dataflow.store (%8 at 0 [4096, 1]) : (!dataflow.stream<tensor<64x4096xbf16>, [64 on 0 by 64]>) -> tensor<4096x4096xbf16>
+      dataflow.yield %9 : tensor<4096x4096xbf16>
+    }
+    func.return %0 : tensor<4096x4096xbf16>
+  }
+}
