@@ -113,7 +113,7 @@ def test_time_beats_the_simple_rule_on_the_event_model(name: str) -> None:
     seconds: dict[str, float] = {}
     for by in ("time", "order"):
         module = import_model(workloads.small(name).model(), shape_only=True).module
-        lower(module, "sn40l", pipeline({"cut-sections": f"by={by}"}))
+        lower(module, "sn40l", pipeline("O3", {"cut-sections": f"by={by}"}))
         seconds[by] = time_program(encode(module)).seconds
     assert seconds["time"] <= seconds["order"] * 1.001
 
@@ -121,7 +121,7 @@ def test_time_beats_the_simple_rule_on_the_event_model(name: str) -> None:
 def test_a_layer_that_follows_itself_stays_whole() -> None:
     """Its launches need no program load; cut in two, each part would take one every time."""
     module = import_model(workloads.small("gpt2_b8").model(), shape_only=True).module
-    lower(module, "sn40l", pipeline({}))
+    lower(module, "sn40l", pipeline("O3", {}))
     assert len({launch.config for launch in encode(module).launches}) <= 3
 
 
