@@ -71,8 +71,13 @@ LAYERS = (
     Layer("frontends", ("dialects.tensor", "dialects.support"), ("xdsl", "numpy", "ml_dtypes")),
     Layer(
         "frontends.onnx",
-        ("dialects.tensor", "dialects.support", "frontends.base"),
+        ("dialects.tensor", "dialects.support", "frontends.base", "frontends.building"),
         ("xdsl", "numpy", "ml_dtypes", "onnx"),
+    ),
+    Layer(
+        "frontends.torch",
+        ("dialects.tensor", "dialects.support", "frontends.base", "frontends.building"),
+        ("xdsl", "numpy", "ml_dtypes", "torch"),
     ),
     # The artifact is runtime.artifact's manifest around runtime.table's encoding of runtime.program: one format in
     # three files, which the writer writes and the runtime reads.
