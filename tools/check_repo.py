@@ -99,7 +99,7 @@ LAYERS = (
     ),
     Layer("tools.audit.artifact", ("dialects.machine.device", "runtime.program", "tools.audit.program"), ("numpy",)),
     Layer("tools.run_lines", ("",), ("filecheck",)),
-    Layer("tools.api", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "pygments")),
+    Layer("tools.api", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "pygments", "torch")),
     Layer("tools.lexer", (), ("pygments",)),
     Layer("tools.docs", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "mkdocs")),
     Layer("tools.cli", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "click", "onnxruntime")),
