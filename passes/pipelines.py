@@ -155,7 +155,7 @@ def dataflow(mode: str = "O3", rules: str = "") -> tuple[str, ...]:
     if mode == "O3":
         return DATAFLOW
     if mode == "O0":
-        options = {"convert-tensor-to-dataflow": "transposes=stages forward=0", "cut-sections": "by=op"}
+        options = {"convert-tensor-to-dataflow": "transposes=stages", "cut-sections": "by=op"}
     else:
         options = {"cut-sections": "by=rule" + (f' rules="{rules}"' if rules else "")}
     passes = (x for x in DATAFLOW if mode != "O0" or x != "fuse-stages")

@@ -287,7 +287,8 @@ class ConvertTensorToDataflowPass(Pass):
     views of loads, stores and buffers; where no view expresses one, a copying stage is put in. A gather of rows of an
     off-chip table stays off chip. Rows that are replaced at run-time indices are written in place where nothing reads
     the old ones and the memory is the program's own, else into a copy. Ops that read a tensor after one of its rows was
-    written in place (attention over a cache) read the old tensor with the new row put in its place, when it is small.
+    written in place (attention over a cache) read it in the next section; with `forward`, the old tensor with the new
+    row put in its place, in the section that writes.
 
         %1 = tensor.transpose %0 {perm = array<i64: 1, 0>} …     =>   %b = dataflow.buffer %s [… at 0 [8, 1]] … to
         %2 = tensor.add %1, %x …                                       [… at 0 [1, 8]] …
@@ -296,7 +297,7 @@ class ConvertTensorToDataflowPass(Pass):
 
     name = "convert-tensor-to-dataflow"
     forward: float = option(
-        0.0078, "largest share of the on-chip memory of a tensor whose new row is forwarded to its readers", low=0.0
+        0.0, "largest share of the on-chip memory of a tensor whose new row is forwarded to its readers", low=0.0
     )
     transposes: str = option(
         "views",

@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 
 from headrace.backend.encode import encode
-from headrace.compiler import lower
+from headrace.compiler import ModelWeights, lower
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.interpreter import run_function
 from headrace.frontends.base import ImportResult
 from headrace.frontends.decoder import LLAMA_2_7B, LLAMA_3_1_8B, TINY, TINY_MOE, DecoderConfig, build_decoder
 from headrace.passes.infra.verify import unlocated
+from headrace.passes.pipelines import PIPELINES
+from headrace.runtime.session import Executable
 from headrace.runtime.timing import time_program
 
 Array = np.ndarray[Any, np.dtype[Any]]
+CONVERT = "convert-tensor-to-dataflow"
 CONFIGS = {
     "dense": TINY,
     "tied": replace(TINY, tied=True, rotary=4),
@@ -215,13 +218,29 @@ def test_refusals(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layers", [2, 5])
 def test_a_step_is_a_handful_of_launches(layers: int) -> None:
-    """The chip repeats the layers by itself: however many there are, the host launches once, and a config stays loaded
-    from layer to layer."""
+    """The chip repeats the layers by itself: however many there are, the host launches once."""
     module = build_decoder(replace(TINY, layers=layers), "decode", context=8).module
     lower(module, "sn40l")
     found = time_program(encode(module))
     (loop,) = found.loops
-    assert (loop.period, loop.times) == (1, layers)
-    assert (found.calls, found.host_launches, len(found.launches)) == (3, 1, layers + 2)
-    first, *others = found.launches[loop.first : loop.end]
-    assert not first.loaded and all(launch.loaded for launch in others)
+    assert loop.times == layers
+    assert (found.calls, found.host_launches, len(found.launches)) == (3, 1, loop.period * layers + 2)
+
+
+def test_a_layer_that_forwards_its_new_rows_stays_loaded() -> None:
+    """One section a layer, which is on the chip already from the second round on; it computes what two do."""
+    made: list[dict[str, Array]] = []
+    for forward in ("0", "1"):
+        found = build_decoder(TINY, "decode", context=8, seed=0)
+        text = PIPELINES["tensor"], PIPELINES["dataflow"], PIPELINES["rdu"]
+        lower(found.module, "sn40l", ",".join(text).replace(CONVERT, f"{CONVERT}{{forward={forward}}}"))
+        program = encode(found.module)
+        exe = Executable(program, ModelWeights(found.module, found.store))
+        for position in (0, 1, -1):
+            out = exe({"tokens": np.array([7], np.int32), "position": np.array([position], np.int32)})
+        made.append(out | exe.state())  # pyright: ignore[reportPossiblyUnboundVariable]
+        (loop,) = program.loops
+        loaded = [launch.loaded for launch in time_program(program).launches[loop.first + 1 : loop.end]]
+        assert all(loaded) == (forward == "1") and loop.period == (1 if forward == "1" else 2)
+    for name, array in made[0].items():
+        np.testing.assert_array_equal(made[1][name], array, name)

@@ -11,6 +11,7 @@ import pytest
 from headrace.tools.bench.__main__ import main
 from headrace.tools.bench.compiling import CommandFailed, cpu_seconds
 from headrace.tools.bench.executing import geometric_mean, one_thread, quantile
+from headrace.tools.bench.placing import measure, table
 
 PEER = "def load(model):\n    return lambda inputs: [inputs['x'] * {factor}]\n"
 
@@ -101,3 +102,11 @@ def test_growth_of_every_pass(models: Path, capsys: pytest.CaptureFixture[str]) 
     assert [row["spec"] for row in rows] == [*["parse", *passes.split(",")] * 3] and all(row["large"] for row in rows)
     assert "fuse-stages" in capsys.readouterr().out
     assert main([*arguments, "--ops", "400,40"]) == 2
+
+
+def test_place_measures_a_section_beside_its_bounds_and_the_rules() -> None:
+    row = measure(2, 8, 4)
+    assert row.units == 2 * 2 * 8 + 16
+    assert 1 <= row.ratio < row.row_by_row
+    assert row.bound <= row.busiest <= row.one_order and row.busiest < row.both_rules
+    assert "| 2 x 8, turned by 4 | 48 |" in table([row])

@@ -1,6 +1,6 @@
 // A row that was just written is put into the old tensor for what reads it, so that one section writes and reads.
-// RUN: headrace-opt %s -p convert-tensor-to-dataflow --device sn40l --split-input-file | filecheck %s
-// RUN: headrace-opt %s -p 'convert-tensor-to-dataflow{forward=0}' --device sn40l --split-input-file | filecheck %s --check-prefix=STORED
+// RUN: headrace-opt %s -p 'convert-tensor-to-dataflow{forward=1}' --device sn40l --split-input-file | filecheck %s
+// RUN: headrace-opt %s -p convert-tensor-to-dataflow --device sn40l --split-input-file | filecheck %s --check-prefix=STORED
 
 // CHECK:       tensor.recipe @"rows|8|i32" {
 // CHECK-NEXT:    tensor.iota
