@@ -71,8 +71,13 @@ LAYERS = (
     Layer("frontends", ("dialects.tensor", "dialects.support"), ("xdsl", "numpy", "ml_dtypes")),
     Layer(
         "frontends.onnx",
-        ("dialects.tensor", "dialects.support", "frontends.base"),
+        ("dialects.tensor", "dialects.support", "frontends.base", "frontends.building"),
         ("xdsl", "numpy", "ml_dtypes", "onnx"),
+    ),
+    Layer(
+        "frontends.torch",
+        ("dialects.tensor", "dialects.support", "frontends.base", "frontends.building"),
+        ("xdsl", "numpy", "ml_dtypes", "torch"),
     ),
     # The artifact is runtime.artifact's manifest around runtime.table's encoding of runtime.program: one format in
     # three files, which the writer writes and the runtime reads.
@@ -94,7 +99,7 @@ LAYERS = (
     ),
     Layer("tools.audit.artifact", ("dialects.machine.device", "runtime.program", "tools.audit.program"), ("numpy",)),
     Layer("tools.run_lines", ("",), ("filecheck",)),
-    Layer("tools.api", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "pygments")),
+    Layer("tools.api", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "pygments", "torch")),
     Layer("tools.lexer", (), ("pygments",)),
     Layer("tools.docs", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "mkdocs")),
     Layer("tools.cli", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "click", "onnxruntime")),

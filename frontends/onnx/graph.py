@@ -16,8 +16,9 @@ from typing import Any
 from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
 from headrace.dialects.tensor.shapes import TT
 from headrace.frontends.base import InputSpec
+from headrace.frontends.building import TensorRef
 from headrace.frontends.onnx import wire
-from headrace.frontends.onnx.tensors import ExternalFiles, TensorRef, dtype_of, tensor_ref
+from headrace.frontends.onnx.tensors import ExternalFiles, dtype_of, tensor_ref
 
 OLDEST, NEWEST = 13, 28
 STANDARD = ("", "ai.onnx")

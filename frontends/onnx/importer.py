@@ -24,9 +24,10 @@ from headrace.dialects.tensor.base import ir_type
 from headrace.dialects.tensor.program import set_signature
 from headrace.dialects.tensor.shapes import TT, ShapeError
 from headrace.frontends.base import Coverage, CoverageRow, ImportResult, OperandTypes, Port, bind_dims, check_states
+from headrace.frontends.building import Builder, Refused, Value, located
 from headrace.frontends.onnx import ops
 from headrace.frontends.onnx.graph import STANDARD, Graph, NodeSpec, Source, expand, ordered, read
-from headrace.frontends.onnx.node import TENSOR, Builder, Node, Refused, Value, located
+from headrace.frontends.onnx.node import TENSOR, Node
 from headrace.frontends.onnx.ops.refused import REASONS
 from headrace.frontends.onnx.tensors import NO_FILES, tensor_ref
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.shapes import TT
+from headrace.frontends.building import TensorRef
 from headrace.frontends.onnx.wire import TENSOR_DOUBLE_DATA, TENSOR_FLOAT_DATA, TENSOR_RAW_DATA, Span, open_map
 
 if TYPE_CHECKING:
@@ -64,15 +64,6 @@ _FIELD_OF = {
 }
 EXTERNAL = 1
 MAX_ELEMENTS = 1 << 48
-
-
-@dataclass(frozen=True, slots=True)
-class TensorRef:
-    """A tensor of the model: `load` gives a read-only array, or is None when a shape-only import has no bytes."""
-
-    name: str
-    type: TT
-    load: Callable[[], Array] | None
 
 
 def dtype_of(data_type: int, what: str, location: str = "") -> str:

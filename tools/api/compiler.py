@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from headrace.dialects.machine.device import Device
     from headrace.dialects.support.weights import WeightStore
     from headrace.frontends.base import CoverageRow
+    from headrace.frontends.torch import ImportedProgram
+    from headrace.modules import ModuleExecutable
     from headrace.passes.infra.manager import Record, Stage, Watch
     from headrace.runtime.program import Program
     from headrace.runtime.session import Executable
@@ -97,6 +99,7 @@ class Translation:
     coverage: tuple[CoverageRow, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     records: list[Record] = field(default_factory=list["Record"])
+    call: ImportedProgram | None = None
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the artifact; `CompileError` when it cannot be written. The file appears complete or not at all."""
@@ -114,6 +117,8 @@ class Imported:
     store: WeightStore
     name: str
     coverage: tuple[CoverageRow, ...] = ()
+    call: ImportedProgram | None = None
+    """How a PyTorch program is called."""
 
 
 def compile(
@@ -122,6 +127,8 @@ def compile(
     precision: str = "fp32",
     opt: str = "latency",
     *,
+    example_inputs: Sequence[Any] | None = None,
+    example_kwargs: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
@@ -135,14 +142,16 @@ def compile(
     start: str | None = None,
     watch: Watch | None = None,
     out: str | os.PathLike[str] | None = None,
-) -> Executable:
+) -> Any:
     """Compile a model for a device and give the executable.
 
-    `model`: a path (`.onnx`, or `.mlir` with IR of any level) or an `onnx.ModelProto`. `device`: a shipped device by
-    name, a path of a TOML file, or a `Device`; by default what the IR says, else sn40l. `dims` binds named dims,
-    `input_shapes` whole inputs; `states` maps inputs to the outputs that replace them in the next run. `shape_only`
-    compiles without weights: the result can be saved and profiled, not run. `weights`: a weight file (or an
-    artifact, or the model that the IR was made of), `random:SEED` or a store, for `.mlir`. `pipeline`: passes instead
+    `model`: a path (`.onnx`, `.pt2`, or `.mlir` with IR of any level), an `onnx.ModelProto`, a `torch.nn.Module` (with
+    `example_inputs`, and `example_kwargs` if it takes any) or a `torch.export.ExportedProgram`; what is made of a
+    module is called as the module is. `device`: a shipped device by name, a path of a TOML file, or a `Device`; by
+    default what the IR says, else sn40l. `dims` binds named dims, `input_shapes` whole inputs; `states` maps inputs to the
+    outputs that replace them in the next run. `shape_only` compiles without weights: the result can be saved and
+    profiled, not run. `weights`: a weight file (or an artifact, or the model that the IR was made of), `random:SEED`
+    or a store, for `.mlir`. `pipeline`: passes instead
     of the default ones. `mode`: how much is resident on the chip at a time, `O0` (an op), `O1` (what fusion rules
     join: built-in ones and those of the file `fusion_rules`) or `O3` (what is fastest by the cost model). `precision`:
     `fp32` (as the model says) or `bf16` (f32 becomes bf16, with casts at inputs and outputs; `lower_ports` says which
@@ -159,6 +168,8 @@ def compile(
         device,
         precision,
         opt,
+        example_inputs=example_inputs,
+        example_kwargs=example_kwargs,
         dims=dims,
         input_shapes=input_shapes,
         states=states,
@@ -183,6 +194,8 @@ def translate(
     precision: str = "fp32",
     opt: str = "latency",
     *,
+    example_inputs: Sequence[Any] | None = None,
+    example_kwargs: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
@@ -208,7 +221,14 @@ def translate(
     check_options(precision, opt, lower_ports, weights_precision)
     clock = clock or Clock()
     imported = import_model(
-        model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only, weights=weights
+        model,
+        example_inputs=example_inputs,
+        example_kwargs=example_kwargs,
+        dims=dims,
+        input_shapes=input_shapes,
+        states=states,
+        shape_only=shape_only,
+        weights=weights,
     )
     clock.lap("import")
     module = imported.module
@@ -239,6 +259,7 @@ def translate(
         imported.coverage,
         clock.seconds,
         clock.records,
+        imported.call,
     )
 
 
@@ -293,6 +314,8 @@ def lowered(
 def import_model(
     model: Any,
     *,
+    example_inputs: Sequence[Any] | None = None,
+    example_kwargs: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
@@ -302,9 +325,18 @@ def import_model(
     """Read a model; the arguments are those of `compile`. `CompileError` lists everything that is wrong with it."""
     from xdsl.dialects.builtin import StringAttr
 
+    from headrace.modules import import_torch, is_program, refuse_beside_program
     from headrace.passes.pipelines import MODEL_ATTRIBUTE
 
     path = Path(cast("str | os.PathLike[str]", model)) if isinstance(model, str | os.PathLike) else None
+    if (path is not None and path.suffix == ".pt2") or is_program(model):
+        refuse_beside_program(dims=dims, input_shapes=input_shapes, states=states, weights=weights)
+        called = import_torch(model, example_inputs, example_kwargs, shape_only)
+        found = called.result
+        found.module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
+        return Imported(found.module, found.store, found.name, found.coverage, called)
+    if example_inputs is not None or example_kwargs:
+        raise CompileError("bad-option", "example inputs are given beside a model that is no PyTorch module")
     if path is not None and path.suffix == ".mlir":
         given: dict[str, Any] = {} if _is_onnx(weights) else {"dims": dims, "input_shapes": input_shapes}
         _refuse_for_ir(path, [name for name, value in {**given, "states": states}.items() if value])
@@ -499,11 +531,17 @@ PHASE_LAP = "phase "
 """What the names of steps that are phases begin with."""
 
 
-def executable(done: Translation) -> Executable:
-    """The executable of a translation. It binds its memory when first needed."""
+def executable(done: Translation) -> Executable | ModuleExecutable:
+    """The executable of a translation; of a PyTorch program one that is called like it. It binds its memory when first
+    needed."""
     from headrace.executable import CompiledExecutable
 
-    return CompiledExecutable(done)
+    made = CompiledExecutable(done)
+    if done.call is None:
+        return made
+    from headrace.modules import ModuleExecutable
+
+    return ModuleExecutable(made, done.call)
 
 
 def check_options(

@@ -11,7 +11,8 @@ from functools import cache
 from importlib import import_module
 from typing import TypeVar
 
-from headrace.frontends.onnx.node import Node, Value
+from headrace.frontends.building import Value
+from headrace.frontends.onnx.node import Node
 
 FAMILIES = (
     "elementwise",

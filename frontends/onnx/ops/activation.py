@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.frontends.onnx.node import Node, Refused, Value
+from headrace.frontends.building import Refused, Value
+from headrace.frontends.onnx.node import Node
 from headrace.frontends.onnx.ops import converts
 
 SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import reduce
 from math import sqrt
 
-from headrace.frontends.onnx.node import Node, Refused, Value
+from headrace.frontends.building import Refused, Value
+from headrace.frontends.onnx.node import Node
 from headrace.frontends.onnx.ops import converts
 
 

@@ -6,7 +6,8 @@ from math import ceil, isfinite
 
 from headrace.dialects.support import dtypes
 from headrace.dialects.tensor.shapes import TT
-from headrace.frontends.onnx.node import HOST_LIMIT, Node, Refused, Value
+from headrace.frontends.building import HOST_LIMIT, Refused, Value
+from headrace.frontends.onnx.node import Node
 from headrace.frontends.onnx.ops import converts
 
 

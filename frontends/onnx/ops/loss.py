@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.frontends.onnx.node import Node, Refused, Value
+from headrace.frontends.building import Refused, Value
+from headrace.frontends.onnx.node import Node
 from headrace.frontends.onnx.ops import converts
 
 

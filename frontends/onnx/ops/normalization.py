@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from headrace.frontends.onnx.node import Node, Refused, Value
+from headrace.frontends.building import Refused, Value
+from headrace.frontends.onnx.node import Node
 from headrace.frontends.onnx.ops import converts
 
 

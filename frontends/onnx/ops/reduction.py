@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.frontends.onnx.node import Node, Refused, Value
+from headrace.frontends.building import Refused, Value
+from headrace.frontends.onnx.node import Node
 from headrace.frontends.onnx.ops import converts
 
 PLAIN = {

@@ -1,0 +1,369 @@
+"""Exported programs → `tensor` modules.
+
+    program = export(module, (x,))
+    imported = import_program(program)
+
+Parameters and buffers stay where they are: the store holds views of them. Calls of the graph become tensor ops one by
+one (ops/), each at its module path and the user's line. Buffers that the program changes are threaded as states.
+Everything wrong with a program is reported at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
+
+from headrace.dialects.support import dtypes
+from headrace.dialects.support.diagnostics import Collector, CompileError
+from headrace.dialects.support.locations import Location, named
+from headrace.dialects.support.weights import WeightStore
+from headrace.dialects.tensor.base import ir_type
+from headrace.dialects.tensor.program import set_signature
+from headrace.dialects.tensor.shapes import TT, ShapeError
+from headrace.frontends.base import Coverage, ImportResult, Port
+from headrace.frontends.building import Builder, Refused, TensorRef, Value, located
+from headrace.frontends.torch import ops
+from headrace.frontends.torch.node import Node, dtype_name, type_of
+from headrace.frontends.torch.program import is_own, lowered
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch.export import ExportedProgram
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+IGNORED = frozenset(
+    {
+        "aten._assert_tensor_metadata.default",
+        "aten._assert_async.msg",
+        "aten._assert_scalar.default",
+        "aten.sym_constrain_range_for_size.default",
+    }
+)
+"""Calls that check what is known here already."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of the module: the name of the program's output, or a plain value."""
+
+    name: str = ""
+    value: Any = None
+
+
+@dataclass
+class ImportedProgram:
+    """An imported program, and what its caller needs to run it as the module is run."""
+
+    result: ImportResult
+    inputs: tuple[str | None, ...]
+    """For each flat argument of the module the program's input; None for one that is not used as a tensor."""
+    outputs: tuple[Output, ...]
+    """The flat results of the module, in order."""
+    changed: Mapping[str, str]
+    """Arguments that the module changes in place: input name to the output that replaces it."""
+    initial: Mapping[str, Callable[[], Array]]
+    """What states hold at first, by input name."""
+    constants: tuple[tuple[int, Any], ...] = ()
+    """Arguments that are no tensors: position, and the value for which the program is specialised."""
+    in_spec: Any = None
+    out_spec: Any = None
+    names: Mapping[str, TT] = field(default_factory=dict[str, TT])
+
+
+def import_program(program: ExportedProgram, *, name: str = "model", shape_only: bool = False) -> ImportedProgram:
+    """Import an exported program. `CompileError` lists everything that is wrong with it."""
+    return _Importer(lowered(program), name, shape_only).run()
+
+
+class _Importer:
+    """Imports one program."""
+
+    def __init__(self, program: ExportedProgram, name: str, shape_only: bool) -> None:
+        self.program = program
+        self.name = name
+        self.shape_only = shape_only
+        self.errors = Collector()
+        self.coverage = Coverage()
+        self.block = Block()
+        self.store = WeightStore()
+        self.builder = Builder(self.block, self.store)
+        self.values: dict[Any, Any] = {}
+        self.inputs: list[Port] = []
+        self.initial: dict[str, Callable[[], Array]] = {}
+        self.shared: dict[Any, str] = {}
+
+    def run(self) -> ImportedProgram:
+        """The imported program."""
+        arguments, constants = self._arguments()
+        last: Any = None
+        for node in self.program.graph.nodes:
+            if node.op == "call_function":
+                self._call(node)
+            elif node.op == "output":
+                last = node
+        self.errors.raise_if_any()
+        return self._finish(last, arguments, constants)
+
+    # Inputs
+
+    def _arguments(self) -> tuple[list[str | None], list[tuple[int, Any]]]:
+        from torch.export.graph_signature import InputKind
+
+        signature = self.program.graph_signature
+        mutated = set(signature.buffers_to_mutate.values())
+        placeholders = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
+        arguments: list[str | None] = []
+        constants: list[tuple[int, Any]] = []
+        for spec in signature.input_specs:
+            node = placeholders.get(getattr(spec.arg, "name", ""))
+            if spec.kind == InputKind.USER_INPUT:
+                if node is None or not hasattr(node.meta.get("val"), "shape"):
+                    constants.append((len(arguments), getattr(spec.arg, "value", None)))
+                    arguments.append(None)
+                else:
+                    arguments.append(self._input(node, node.name))
+            elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+                assert node is not None and spec.target is not None
+                if spec.target in mutated:
+                    self._input(node, spec.target)
+                    self.initial[spec.target] = _loader(self._tensor(spec.target))
+                else:
+                    self._weight(node, spec.target)
+            elif spec.kind != InputKind.TOKEN:  # the order of effects, of which there are none
+                self.errors.add("unsupported-op", f"an input of kind {spec.kind.name} is not supported")
+        return arguments, constants
+
+    def _input(self, node: Any, name: str) -> str | None:
+        try:
+            type = type_of(node.meta["val"])
+        except Refused as refused:
+            self.errors.add(refused.code, f"input '{name}' is not supported", why=refused.why, fix=refused.fix)
+            return None
+        argument = self.block.insert_arg(ir_type(type), len(self.block.args))
+        argument.location = named(name)
+        argument.name_hint = name if name.isidentifier() else None
+        self.inputs.append(Port(name, type))
+        self.values[node] = Value(name, type, argument.location, argument)
+        return name
+
+    def _tensor(self, target: str) -> Any:
+        state = self.program.state_dict
+        return state[target] if target in state else self.program.constants[target]
+
+    def _weight(self, node: Any, target: str) -> None:
+        tensor = self._tensor(target)
+        try:
+            type = type_of(tensor)
+        except Refused as refused:
+            self.errors.add(refused.code, f"'{target}' is not supported", why=refused.why, fix=refused.fix)
+            return
+        same = (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride())
+        if tensor.device.type == "meta" or self.shape_only:
+            same = target
+        key = self.shared.setdefault(same, target)  # tied weights are one
+        load = None if self.shape_only or tensor.device.type == "meta" else _loader(tensor)
+        parameter = TensorRef(key, type, load)
+        self.values[node] = Value(key, type, named(key), ref=parameter, parameter=True)
+
+    # Calls
+
+    def _call(self, node: Any) -> None:
+        kind = _kind(node.target)
+        if kind in IGNORED:
+            return
+        if kind == "getitem":
+            source, index = node.args
+            found = self.values.get(source)
+            self.values[node] = found[index] if isinstance(found, tuple) else None
+            return
+        location = _location(node)
+        missing = False
+
+        def plain(x: Any) -> Any:
+            nonlocal missing
+            if hasattr(x, "op") and hasattr(x, "meta"):
+                found = self.values.get(x)
+                missing |= found is None
+                return found
+            if isinstance(x, list | tuple):
+                return [plain(y) for y in x]  # pyright: ignore[reportUnknownVariableType]
+            return x
+
+        arguments = {name: plain(x) for name, x in _named(node).items()}
+        types = tuple(x.type for x in arguments.values() if isinstance(x, Value))
+        text = named_text(location)
+        if missing:
+            self.coverage.add(kind, node.name, "supported", "operands not known")
+            self.values[node] = None
+            return
+        made: list[str] = []
+        try:
+            convert = ops.conversion(kind)
+            if convert is None:
+                raise Refused("no conversion for this op", "write it with ops that the support table lists")
+            at = Node(self.builder, kind, node.name, location, arguments, node.meta.get("val"))
+            found = convert(at)
+            made = at.made
+            results = (found,) if isinstance(found, Value) else tuple(found)
+            _check(results, at.results)
+        except (Refused, ShapeError, NotImplementedError) as error:
+            refused = error if isinstance(error, Refused) else Refused(str(error), code="bad-shape")
+            self.coverage.add(kind, node.name, "refused", refused.why, types)
+            self.errors.add(refused.code, f"{kind} is not supported", why=refused.why, fix=refused.fix, location=text)
+            self.values[node] = None
+            return
+        except CompileError as error:
+            self.coverage.add(kind, node.name, "refused", error.what, types)
+            self.errors.diagnostics.extend(located(error, text).diagnostics)
+            self.values[node] = None
+            return
+        reason = f"as {', '.join(made)}" if len(made) > 1 else ""
+        self.coverage.add(kind, node.name, "decomposed" if reason else "supported", reason, types)
+        several = isinstance(node.meta.get("val"), tuple | list)
+        self.values[node] = results if several else results[0]
+
+    # Results
+
+    def _finish(
+        self, last: Any, arguments: Sequence[str | None], constants: Sequence[tuple[int, Any]]
+    ) -> ImportedProgram:
+        from torch.export.graph_signature import OutputKind
+
+        signature = self.program.graph_signature
+        returned = list(last.args[0])
+        outputs: list[Port] = []
+        results: list[Any] = []
+        flat: list[Output] = []
+        states: list[tuple[str, str]] = []
+        changed: dict[str, str] = {}
+        seen: dict[str, int] = {}
+
+        def give(x: Any, name: str) -> str:
+            value = self.values[x]
+            while name in seen or any(port.name == name for port in self.inputs):
+                seen[name] = seen.get(name, 0) + 1
+                name = f"{name}.{seen[name]}"
+            seen[name] = 0
+            outputs.append(Port(name, value.type))
+            results.append(self.builder.ssa(value))
+            return name
+
+        for spec, x in zip(signature.output_specs, returned, strict=True):
+            if spec.kind == OutputKind.USER_OUTPUT:
+                if hasattr(x, "op"):
+                    flat.append(Output(give(x, x.name)))
+                else:
+                    flat.append(Output(value=x))
+            elif spec.kind == OutputKind.BUFFER_MUTATION:
+                states.append((str(spec.target), give(x, f"{spec.target}.next")))
+            elif spec.kind == OutputKind.USER_INPUT_MUTATION:
+                changed[str(spec.target)] = give(x, f"{spec.target}.next")
+            elif spec.kind != OutputKind.TOKEN:
+                raise CompileError("unsupported-op", f"an output of kind {spec.kind.name} is not supported")
+        end = ReturnOp(*results)
+        end.location = named(", ".join(port.name for port in outputs) or "nothing")
+        self.block.add_op(end)
+        func = FuncOp("main", ([a.type for a in self.block.args], [r.type for r in results]), Region(self.block))
+        func.location = named("main")
+        set_signature(func, [p.name for p in self.inputs], [p.name for p in outputs], states)
+        module = ModuleOp([func])
+        module.location = named(self.name)
+        result = ImportResult(
+            module,
+            self.store,
+            tuple(self.inputs),
+            tuple(outputs),
+            tuple(states),
+            self.coverage.rows(),
+            self.name,
+        )
+        spec = self.program.call_spec
+        return ImportedProgram(
+            result,
+            tuple(arguments),
+            tuple(flat),
+            changed,
+            self.initial,
+            tuple(constants),
+            spec.in_spec,
+            spec.out_spec,
+            {port.name: port.type for port in self.inputs},
+        )
+
+
+def _check(results: Sequence[Value | None], types: Sequence[TT | None]) -> None:
+    """Results have the types that PyTorch gives them: a conversion that is wrong about that is not to be trusted."""
+    for result, type in zip(results, types, strict=False):
+        if result is not None and type is not None and result.type != type:
+            raise Refused(f"its result would be {result.type}, not {type}", code="bad-shape")
+
+
+def _kind(target: Any) -> str:
+    if getattr(target, "__name__", "") == "getitem":
+        return "getitem"
+    return str(target).replace("::", ".")
+
+
+def _named(node: Any) -> dict[str, Any]:
+    """Arguments by their names in the op's schema."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return {str(i): x for i, x in enumerate(node.args)} | dict(node.kwargs)
+    found = {argument.name: x for argument, x in zip(schema.arguments, node.args, strict=False)}
+    for argument in schema.arguments[len(node.args) :]:
+        if argument.name in node.kwargs:
+            found[argument.name] = node.kwargs[argument.name]
+        elif argument.has_default_value():
+            found[argument.name] = argument.default_value
+    return found
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def _location(node: Any) -> Location:
+    """Module path and op, and the line of the user's file: `layers.0.attn/softmax (model.py:42)`."""
+    stack: dict[str, Any] = node.meta.get("nn_module_stack") or {}
+    path = ""
+    entries: list[Any] = list(stack.values())
+    if entries:
+        path = str(entries[-1][0])
+    path = re.sub(r"^L\['self'\]\.?|^self\.?", "", path)
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [f for f in frames if is_own(f[0])]
+    line = f" ({Path(own[-1][0]).name}:{own[-1][1]})" if own else ""
+    kind = _kind(node.target).split(".")
+    return named(f"{path}{'/' if path else ''}{kind[1] if len(kind) > 1 else kind[0]}{line}")
+
+
+def named_text(location: Location) -> str:
+    """The location as text."""
+    from headrace.dialects.support.locations import text
+
+    return text(location)
+
+
+def _loader(tensor: Any) -> Callable[[], Array]:
+    """Gives a tensor's elements as an array; no copy where it is dense."""
+
+    def load() -> Array:
+        import torch
+
+        given = tensor.detach()
+        if given.device.type != "cpu":
+            given = given.cpu()
+        given = given.contiguous()
+        name = dtype_name(given.dtype)
+        if name == "bf16":
+            return given.view(torch.int16).numpy().view(dtypes.to_numpy("bf16"))
+        return given.numpy()
+
+    return load

@@ -1,0 +1,217 @@
+"""What an op's conversion sees: one node of the graph with its arguments by name, and the ways to build tensor ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.dialects.support import dtypes
+from headrace.dialects.support.locations import Location
+from headrace.dialects.tensor.shapes import TT
+from headrace.frontends.building import Builder, Refused, Site, Value
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = {
+    "float32": "f32",
+    "float64": "f64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "ui8",
+    "uint16": "ui16",
+    "uint32": "ui32",
+    "uint64": "ui64",
+    "bool": "i1",
+}
+REQUIRED: Any = object()
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The element type of a torch dtype; refused when Headrace has none."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise Refused(f"element type {name} is not supported", code="unknown-element-type")
+    return DTYPES[name]
+
+
+def type_of(fake: Any) -> TT:
+    """The static type of a (fake) tensor; refused when a dim is not known."""
+    shape: list[int] = []
+    for size in fake.shape:
+        if not isinstance(size, int):
+            raise Refused(
+                f"a dim of its result is the symbol {size}",
+                "shapes are static in Headrace: export without dynamic shapes",
+                code="dynamic-shape",
+            )
+        shape.append(size)
+    return TT(tuple(shape), dtype_name(fake.dtype))
+
+
+class Node(Site):
+    """One call of the graph. Arguments are those of the op's schema: tensors are `Value`s, the rest plain Python."""
+
+    __slots__ = ("_arguments", "kind", "name", "results")
+
+    def __init__(
+        self, builder: Builder, kind: str, name: str, location: Location, arguments: Mapping[str, Any], fakes: Any
+    ) -> None:
+        super().__init__(builder, location, name)
+        self.kind = kind
+        self.name = name
+        self._arguments = arguments
+        several = cast("Sequence[Any]", fakes if isinstance(fakes, tuple | list) else (fakes,))
+        self.results: tuple[TT | None, ...] = tuple(
+            type_of(x) if hasattr(x, "shape") and hasattr(x, "dtype") else None for x in several
+        )
+        """Types of the results; None for one that is no tensor."""
+
+    @property
+    def stem(self) -> str:
+        """The op's name without namespace and overload: `add` of `aten.add.Tensor`."""
+        return self.kind.split(".")[1]
+
+    @property
+    def type(self) -> TT:
+        """The type of the first result."""
+        first = self.results[0]
+        assert first is not None
+        return first
+
+    # Arguments
+
+    def __getitem__(self, name: str) -> Value:
+        """A tensor argument."""
+        found = self._arguments.get(name)
+        if not isinstance(found, Value):
+            raise Refused(f"argument '{name}' is no tensor", code="bad-node")
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An argument as it is: a `Value`, a list of them, or plain Python; `default` when left out."""
+        found = self._arguments.get(name, default)
+        return default if found is None else found
+
+    def has(self, name: str) -> bool:
+        """Whether an argument is given and is not None."""
+        return self._arguments.get(name) is not None
+
+    def tensors(self, name: str) -> tuple[Value, ...]:
+        """An argument that is a list of tensors."""
+        found = self.get(name, ())
+        if not all(isinstance(x, Value) for x in found):
+            raise Refused(f"argument '{name}' is no list of tensors", code="bad-node")
+        return tuple(found)
+
+    def number(self, name: str, default: Any = REQUIRED) -> Any:
+        """A number; a tensor argument that is known while importing counts as its only element."""
+        found = self.get(name)
+        if found is None:
+            if default is REQUIRED:
+                raise Refused(f"argument '{name}' is missing", code="bad-node")
+            return default
+        if isinstance(found, Value):
+            array = self.builder.array(found)
+            if array is None or array.size != 1:
+                raise Refused(f"argument '{name}' is computed when the model runs", code="dynamic-shape")
+            return array.reshape(-1)[0].item()
+        if not isinstance(found, int | float | bool):
+            raise Refused(f"argument '{name}' is {found!r}, not a number", code="bad-node")
+        return found
+
+    def ints(self, name: str, default: Any = REQUIRED) -> tuple[int, ...]:
+        """A list of integers; one integer counts as a list of one."""
+        found = self.get(name)
+        if found is None:
+            if default is REQUIRED:
+                raise Refused(f"argument '{name}' is missing", code="bad-node")
+            return default
+        found = (found,) if isinstance(found, int) else tuple(found)
+        if not all(isinstance(x, int) for x in found):
+            raise Refused(f"argument '{name}' is {found!r}, not integers", "shapes are static", code="dynamic-shape")
+        return found
+
+    def spread(self, name: str, rank: int, default: Any = REQUIRED) -> tuple[int, ...]:
+        """A list of `rank` integers; one stands for all."""
+        found = self.ints(name, default)
+        return found * rank if len(found) == 1 else found
+
+    def dim(self, name: str, rank: int, default: Any = REQUIRED) -> int:
+        """A dim counted from the front; 0-d tensors count as having one."""
+        dim = self.number(name, default)
+        rank = max(rank, 1)
+        if not -rank <= dim < rank:
+            raise Refused(f"dim {dim} is out of range for {rank} dims", code="bad-node")
+        return dim % rank
+
+    def dims(self, name: str, rank: int) -> tuple[int, ...]:
+        """Dims counted from the front, sorted; all when the argument is left out or empty."""
+        found = self.ints(name, ())
+        return tuple(sorted({d % max(rank, 1) for d in found})) if found else tuple(range(rank))
+
+    # Building
+
+    def tensor(self, name: str, dtype: str) -> Value:
+        """A tensor argument, or a number as a scalar, in an element type."""
+        found = self.get(name)
+        return self.cast(found, dtype) if isinstance(found, Value) else self.scalar(found, dtype)
+
+    def done(self, value: Value, result: int = 0) -> Value:
+        """A value in the element type and the shape of a result."""
+        type = self.results[result]
+        assert type is not None
+        value = self.cast(value, type.dtype)
+        if value.shape != type.shape:
+            if value.type.elements == type.elements:
+                return self.reshape(value, type.shape)
+            return self.broadcast(value, type.shape)
+        return value
+
+    def filled(self, x: float | bool, type: TT) -> Value:
+        """A tensor of one number."""
+        return self.broadcast(self.scalar(x, type.dtype), type.shape)
+
+    def common(self, *names: str) -> str:
+        """The element type in which an op computes with these arguments, by PyTorch's promotion: tensors with dims
+        before those without, those before numbers; floats before integers before booleans."""
+        import torch
+
+        known = {ours: theirs for theirs, ours in DTYPES.items()}
+        found: Any = None
+        for scalars in (False, True):
+            here: Any = None
+            for x in (self.get(name) for name in names):
+                if isinstance(x, Value) and (x.rank == 0) == scalars:
+                    type = getattr(torch, known[x.dtype])
+                    here = type if here is None else torch.promote_types(here, type)
+            found = _wider(found, here)
+        plain: Any = None
+        for x in (self.get(name) for name in names):
+            if isinstance(x, bool | int | float):
+                type = torch.bool if isinstance(x, bool) else torch.int64 if isinstance(x, int) else torch.float32
+                plain = type if plain is None else torch.promote_types(plain, type)
+        return dtype_name(_wider(found, plain))
+
+
+def _wider(first: Any, second: Any) -> Any:
+    """The type of a higher kind; the first of equals."""
+    if first is None or second is None:
+        return second if first is None else first
+
+    def kind(dtype: Any) -> int:
+        return 2 if dtype.is_floating_point else 0 if str(dtype) == "torch.bool" else 1
+
+    return second if kind(second) > kind(first) else first
+
+
+def is_float(value: Value) -> bool:
+    """Whether a value has a floating-point type."""
+    return dtypes.is_float(value.dtype)
+
+
+Result = Value | Sequence[Value | None]

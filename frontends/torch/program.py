@@ -1,0 +1,120 @@
+"""From a module to a graph of core ATen ops: `torch.export`, and the decompositions of PyTorch but for composites that
+`tensor` has."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.dialects.support.diagnostics import CompileError
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+KEPT = (
+    "aten.layer_norm.default",
+    "aten.rms_norm.default",
+    "aten.silu.default",
+    "aten.softplus.default",
+    "aten.hardsigmoid.default",
+    "aten.hardswish.default",
+    "aten.scaled_dot_product_attention.default",
+    "aten.linear.default",
+    "aten.matmul.default",
+)
+"""Composites that are imported whole, as they map better than what they decompose into."""
+
+
+def is_own(path: str) -> bool:
+    """Whether a file is a model's: not one of PyTorch or of Python."""
+    import torch
+
+    return not path.startswith((os.path.dirname(torch.__file__), os.path.dirname(os.__file__), "<"))
+
+
+def export(
+    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *, strict: bool = False
+) -> ExportedProgram:
+    """Export a module on example inputs. `CompileError` says what in the module cannot be exported, and on which line
+    of it."""
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise CompileError("bad-model", f"a {type(module).__name__} is no torch.nn.Module")
+    if not args and not kwargs:
+        import inspect
+
+        needed = [
+            p.name
+            for p in inspect.signature(module.forward).parameters.values()
+            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        ]
+        if needed:
+            raise CompileError(
+                "missing-inputs",
+                f"{type(module).__name__} needs example inputs: {', '.join(needed)}",
+                why="shapes and types of a module are those of its inputs",
+                fix="give example_inputs=(...), one tensor for each",
+            )
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, tuple(args), dict(kwargs or {}), strict=strict)
+    except CompileError:
+        raise
+    except Exception as error:
+        raise _not_exported(module, error) from error
+
+
+def load(path: str | os.PathLike[str]) -> ExportedProgram:
+    """The exported program of a `.pt2` file."""
+    import torch
+
+    if not Path(path).is_file():
+        raise CompileError("no-such-file", f"there is no file '{path}'")
+    try:
+        return torch.export.load(path)
+    except Exception as error:
+        raise CompileError("bad-model", f"'{path}' is no exported program: {_first_line(error)}") from error
+
+
+def lowered(program: Any) -> ExportedProgram:
+    """The program in core ATen, composites of `KEPT` whole."""
+    import torch
+
+    table: Any = torch.export.default_decompositions()
+    for name in KEPT:
+        packet, _, overload = name.removeprefix("aten.").partition(".")
+        table.pop(getattr(getattr(torch.ops.aten, packet), overload), None)
+    try:
+        return program.run_decompositions(table)
+    except Exception as error:
+        raise CompileError("bad-model", f"PyTorch does not decompose the program: {_first_line(error)}") from error
+
+
+def _not_exported(module: Any, error: Exception) -> CompileError:
+    text = str(error)
+    code, fix = "not-exportable", "see torch.export's limits: no data-dependent control flow, static shapes"
+    if "data-dependent" in text.lower() or "guard on" in text.lower():
+        code, fix = "dynamic-shape", "shapes are static in Headrace: bound the size, or mask instead of selecting"
+    return CompileError(
+        code,
+        f"{type(module).__name__} cannot be exported: {_first_line(error)}",
+        fix=fix,
+        location=user_line(error),
+    )
+
+
+def user_line(error: BaseException) -> str:
+    """Where in the user's code an error arose: the last frame that is not of a library; empty when there is none."""
+    stack = traceback.extract_tb(error.__traceback__)
+    here = os.path.dirname(os.path.abspath(__file__))
+    own = (frame for frame in reversed(stack) if is_own(frame.filename) and not frame.filename.startswith(here))
+    frame = next(own, None)
+    return f"{frame.filename}:{frame.lineno}" if frame is not None else ""
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

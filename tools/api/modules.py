@@ -1,0 +1,145 @@
+"""The executable of a PyTorch module: it takes and gives what the module does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.dialects.support import dtypes
+from headrace.dialects.support.diagnostics import CompileError
+from headrace.runtime.session import Executable
+
+if TYPE_CHECKING:
+    from headrace.frontends.torch import ImportedProgram
+
+EXAMPLES = "example_inputs"
+
+
+def is_program(model: Any) -> bool:
+    """Whether a model is a module or an exported program of PyTorch. PyTorch is not imported to find out."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    exported = getattr(getattr(torch, "export", None), "ExportedProgram", ())
+    return isinstance(model, (torch.nn.Module, exported) if exported else torch.nn.Module)
+
+
+def import_torch(
+    model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, shape_only: bool
+) -> ImportedProgram:
+    """Import a module (on example inputs), an exported program or a `.pt2` file."""
+    try:
+        import torch
+    except ImportError:
+        raise CompileError(
+            "missing-extra",
+            "reading PyTorch programs needs PyTorch",
+            fix="install headrace[torch]",
+        ) from None
+    from headrace.frontends import torch as frontend
+
+    if isinstance(model, torch.nn.Module):
+        if isinstance(inputs, torch.Tensor):
+            inputs = (inputs,)
+        program: Any = frontend.export(model, inputs or (), kwargs)
+        name = type(model).__name__
+    else:
+        if inputs is not None or kwargs:
+            raise CompileError("bad-option", f"{EXAMPLES} are given beside a program that is exported already")
+        program = frontend.load(model) if isinstance(model, str) or hasattr(model, "__fspath__") else model
+        name = "program"
+    return frontend.import_program(program, name=name, shape_only=shape_only)
+
+
+def refuse_beside_program(**options: Any) -> None:
+    """Refuse options that say what a PyTorch program says itself."""
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise CompileError(
+            "bad-option",
+            f"{', '.join(given)} are given beside a PyTorch program",
+            why="shapes are those of the example inputs, states the buffers that the module changes",
+        )
+
+
+class ModuleExecutable:
+    """Called like the module that it was compiled from: tensors in, the module's structure of tensors out. Buffers that
+    the module changes live in the executable (`state`, `reset`); arguments that it changes in place are changed.
+
+    Everything else (`profile`, `save`, `program` …) is that of `executable`."""
+
+    def __init__(self, executable: Executable, call: ImportedProgram) -> None:
+        self.executable = executable
+        self._call = call
+        self._started = not call.initial
+
+    def __getattr__(self, name: str) -> Any:
+        """What the executable has."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.executable, name)
+
+    def __repr__(self) -> str:
+        return f"<module {self.executable!r}>"
+
+    def reset(self, state: Mapping[str, Any] | None = None) -> None:
+        """Set the buffers to what the module was compiled with, but for those that are given."""
+        first = {name: load() for name, load in self._call.initial.items()}
+        self.executable.reset({**first, **(state or {})})
+        self._started = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run once. `CompileError` when arguments are not those that the module was compiled for."""
+        import torch
+        from torch.utils._pytree import tree_flatten, tree_unflatten
+
+        if not self._started:
+            self.reset()
+        flat, spec = tree_flatten((args, kwargs))
+        call = self._call
+        if call.in_spec is not None and len(flat) != len(call.inputs):
+            raise CompileError(
+                "bad-input",
+                f"it was compiled for {len(call.inputs)} values and is given {len(flat)}",
+                fix="call it as with the example inputs, or compile it for these",
+            )
+        for position, value in call.constants:
+            if flat[position] != value:
+                raise CompileError(
+                    "bad-input",
+                    f"argument {position} is {flat[position]!r} but it was compiled for {value!r}",
+                    why="what is no tensor is part of the program",
+                    fix="compile it for this value",
+                )
+        del spec
+        given = {name: _array(name, x) for name, x in zip(call.inputs, flat, strict=False) if name is not None}
+        results = self.executable(given)
+        for name, result in call.changed.items():
+            position = call.inputs.index(name)
+            with torch.no_grad():
+                flat[position].copy_(_tensor(results[result]))
+        made = [_tensor(results[x.name]) if x.name else x.value for x in call.outputs]
+        return tree_unflatten(made, call.out_spec) if call.out_spec is not None else made
+
+
+def _array(name: str, x: Any) -> Any:
+    import torch
+
+    if not isinstance(x, torch.Tensor):
+        return x
+    if x.device.type != "cpu":
+        raise CompileError("bad-input", f"input '{name}' is on device {x.device}", fix="move it with .cpu()")
+    x = x.detach()
+    if x.dtype == torch.bfloat16:
+        return x.contiguous().view(torch.int16).numpy().view(dtypes.to_numpy("bf16"))
+    return x.numpy()
+
+
+def _tensor(array: Any) -> Any:
+    import torch as library
+
+    torch: Any = library
+    if dtypes.from_numpy(array.dtype) == "bf16":
+        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(array)
