@@ -148,8 +148,8 @@ def compile(
     `model`: a path (`.onnx`, `.pt2`, or `.mlir` with IR of any level), an `onnx.ModelProto`, a `torch.nn.Module` (with
     `example_inputs`, and `example_kwargs` if it takes any) or a `torch.export.ExportedProgram`; what is made of a
     module is called as the module is. `device`: a shipped device by name, a path of a TOML file, or a `Device`; by
-    default what the IR says, else sn40l. `dims` binds named dims, `input_shapes` whole inputs; `states` maps inputs to the
-    outputs that replace them in the next run. `shape_only` compiles without weights: the result can be saved and
+    default what the IR says, else sn40l. `dims` binds named dims, `input_shapes` whole inputs; `states` maps inputs to
+    the outputs that replace them in the next run. `shape_only` compiles without weights: the result can be saved and
     profiled, not run. `weights`: a weight file (or an artifact, or the model that the IR was made of), `random:SEED`
     or a store, for `.mlir`. `pipeline`: passes instead
     of the default ones. `mode`: how much is resident on the chip at a time, `O0` (an op), `O1` (what fusion rules
