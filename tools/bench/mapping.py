@@ -19,7 +19,7 @@ DECODERS = (
     ("llama-2-7b decode", "llama-2-7b", {"mode": "decode", "context": 4096, "dtype": "bf16"}),
     ("llama-3.1-8b decode", "llama-3.1-8b", {"mode": "decode", "context": 4096, "dtype": "bf16"}),
 )
-RULES = {
+RULES: dict[str, tuple[str, dict[str, str]]] = {
     "as it is": ("O3", {}),
     "greedy cut": ("O3", {"cut-sections": "by=order"}),
     "equal shares": ("O3", {"parallelize": "by=equal"}),
@@ -27,7 +27,7 @@ RULES = {
     "one order": ("O3", {"route": "reroutes=0"}),
 }
 """Name of a rule → the mode, and options of passes that it puts in the place of a search."""
-MODES = {
+MODES: dict[str, tuple[str, dict[str, str]]] = {
     "O0": ("O0", {}),
     "O0 by the chip": ("O0", {"convert-dataflow-to-rdu": "launch=chip"}),
     "O1": ("O1", {}),
