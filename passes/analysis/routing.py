@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import product
 from typing import NamedTuple
 
@@ -308,6 +308,13 @@ class _State:
         """Back to the routes of a snapshot."""
         _, self.paths, self.channel, self.takes, self.load, self.flows, self.trees = kept
 
+    def offends(self, net: int) -> bool:
+        """Whether a net lies on an overloaded link."""
+        tree = self.trees[net]
+        return bool(
+            (self.load[tree] > self.limit + self.tolerance).any() or (self.flows[tree] > self.problem.flow_ids).any()
+        )
+
     def offenders(self, over: npt.NDArray[np.bool_]) -> list[int]:
         """Nets on overloaded links, widest first."""
         touched = [n for n in range(self.count) if over[self.trees[n]].any()]
@@ -357,7 +364,7 @@ def _negotiate(state: _State, budget: int) -> int:
             if tried >= budget:
                 break
             width = float(state.bandwidth[net])
-            if not state.over()[state.trees[net]].any():
+            if not state.offends(net):
                 continue
             tried += 1
             state.lift(net)
@@ -492,18 +499,26 @@ def _search(state: _State, net: int, rule: int, price: list[float]) -> _Found:
     turns, after = state.turns[rule], state.after
     xs, ys = state.xs, state.ys
     came: dict[int, int] = {root: -1}  # switch -> link by which the tree enters it
+    tree = [root]
     total = 0.0
     nearest: list[int] = targets[np.argsort(far, kind="stable")].tolist()
     for target in nearest:
         if target in came:
             continue
         goal_x, goal_y = xs[target], ys[target]
+        grown = np.array(tree)  # the tree's switches, nearest first: they enter the heap when it is their turn
+        away = np.abs(grown % columns - goal_x) + np.abs(grown // columns - goal_y)
+        order = np.argsort(away, kind="stable")
+        starts: list[int] = grown[order].tolist()
+        waits: list[int] = away[order].tolist()
+        at = 0
         heap: list[tuple[float, float, int, int]] = []
-        heap += [(abs(xs[s] - goal_x) + abs(ys[s] - goal_y), 0.0, s, link) for s, link in came.items()]
-        heapify(heap)
         before: dict[int, int] = {}  # link -> link before it
         switch = link = -1
-        while heap:
+        while heap or at < len(starts):
+            while at < len(starts) and (not heap or waits[at] <= heap[0][0]):
+                heappush(heap, (waits[at], 0.0, starts[at], came[starts[at]]))
+                at += 1
             _, spent, switch, link = heappop(heap)
             if switch == target:
                 break
@@ -521,6 +536,7 @@ def _search(state: _State, net: int, rule: int, price: list[float]) -> _Found:
         while switch not in came:
             total += price[link]
             came[switch] = link
+            tree.append(switch)
             switch, link = link // 4, before[link]
     routes: list[Ints] = []
     for target in targets.tolist():
