@@ -119,3 +119,51 @@ def _pad(n: Node) -> Value:
     if not any((*lo, *hi)):
         return x
     return n.op("pad", x, lo=tuple(lo), hi=tuple(hi), mode="constant", value=float(n.number("value", 0)))
+
+
+@converts("flip")
+def _flip(n: Node) -> Value:
+    """Rows in reverse order."""
+    import numpy as np
+
+    x = n["self"]
+    for axis in {d % max(x.rank, 1) for d in n.ints("dims")} if x.rank else ():
+        x = n.op("gather", x, n.constant(np.arange(x.shape[axis])[::-1].copy()), axis=axis)
+    return x
+
+
+@converts("repeat")
+def _repeat(n: Node) -> Value:
+    """Copies of the whole side by side: a new dim before each that is repeated."""
+    x, times = n["self"], n.ints("repeats")
+    shape = (*(1,) * (len(times) - x.rank), *x.shape)
+    apart = [size for pair in zip((1,) * len(times), shape, strict=True) for size in pair]
+    spread = [size for pair in zip(times, shape, strict=True) for size in pair]
+    return n.reshape(n.broadcast(n.reshape(x, apart), spread), n.type.shape)
+
+
+@converts("copy")
+def _copy(n: Node) -> Value:
+    return n.done(n["src"])
+
+
+@converts("slice_scatter")
+def _slice_scatter(n: Node) -> Value:
+    """What is before, the new part, what is after; with steps, rows at positions."""
+    import numpy as np
+
+    x, part = n["self"], n.cast(n["src"], n["self"].dtype)
+    axis = n.dim("dim", x.rank, 0)
+    size = x.shape[axis]
+    start, end, step = n.number("start", 0), n.number("end", size), n.number("step", 1)
+    start, end = (min(max(i + size if i < 0 else i, 0), size) for i in (start, end))
+    end = max(start, end)
+    if (start, end, step) == (0, size, 1) or start == end:
+        return x if start == end else part
+    if step == 1:
+        sides = [n.slice(x, axis, 0, start), part, n.slice(x, axis, end, size)]
+        return n.op("concat", *(side for side in sides if side.shape[axis]), axis=axis)
+    at = n.reshape(
+        n.constant(np.arange(start, end, step)), (*(1,) * axis, part.shape[axis], *(1,) * (x.rank - axis - 1))
+    )
+    return n.op("scatter_elements", x, n.broadcast(at, part.shape), part, axis=axis)
