@@ -79,8 +79,9 @@ def _number(literal: LiteralAttr) -> str:
     if isinstance(value, float):
         for digits in range(1, 17):
             text = f"{value:.{digits}g}"
-            if LiteralAttr.filled(TT((), type.dtype), float(text)).data == literal.data:
-                return text
+            with suppress(OverflowError):  # rounded to more than the type holds
+                if LiteralAttr.filled(TT((), type.dtype), float(text)).data == literal.data:
+                    return text
     return repr(value)
 
 
