@@ -280,6 +280,13 @@ def _cumsum(draw: Draw, name: str) -> Case:
     return attrs, [array(draw, s, one_of(draw, *NUMBERS))]
 
 
+@case("tensor.sort")
+def _sort(draw: Draw, name: str) -> Case:
+    s = shape(draw, least=1)
+    attrs = {"axis": axis(draw, len(s)), "descending": draw(st.booleans())}
+    return attrs, [array(draw, s, one_of(draw, *ANY))]
+
+
 @case("tensor.reshape")
 def _reshape(draw: Draw, name: str) -> Case:
     factors = draw(st.lists(st.sampled_from((1, 2, 3)), max_size=5))

@@ -15,6 +15,7 @@ from headrace.dialects.machine.cost import Cost, body_ops, matmul, matmul_blocks
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
 from headrace.dialects.tensor.shapes import TT, flops
+from headrace.dialects.tensor.shapes.reduction import sort_steps
 
 CONTRACTIONS = frozenset({"tensor.matmul", "tensor.conv"})
 REDUCING = frozenset(
@@ -28,6 +29,7 @@ REDUCING = frozenset(
         "argmax",
         "argmin",
         "cumsum",
+        "sort",
         "max_pool",
         "avg_pool",
         "softmax",
@@ -150,6 +152,9 @@ def _reducing(op: Op, ins: Sequence[TT], out: TT, device: Device) -> Cost:
         return _plus(_times(cost, ROW_PASSES[name]), simd(device, first.elements, functions(op), first.dtype))
     if name.endswith("_pool"):
         return reduce(device, flops(op.name, op.attrs, ins, [out]), out.elements, first.dtype, across_lanes=False)
+    if name == "sort":  # each step of the network compares an element with its partner and keeps one, with its position
+        steps = sort_steps(first.shape[int(op.attrs["axis"])])
+        return simd(device, first.elements, {"less": steps, "select": 2 * steps}, first.dtype)
     if name == "cumsum":
         return reduce(device, first.elements, 1, first.dtype, across_lanes=True)
     across = first.shape[-1:] != out.shape[-1:]

@@ -1,4 +1,4 @@
-"""Ops that reduce dims: sums, extremes, their positions, running sums."""
+"""Ops that combine the elements of dims: sums, extremes, their positions, running sums, orders."""
 
 from __future__ import annotations
 
@@ -144,4 +144,26 @@ class CumsumOp(TensorOp):
     assembly_format = "$input attr-dict `:` type($input) `->` type($result)"
 
 
-OPS = [ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp, ArgmaxOp, ArgminOp, CumsumOp]
+@irdl_op_definition
+class SortOp(TensorOp):
+    """The elements in ascending order along `axis`, or in descending order, and the positions, as i64, that they had.
+    Equal elements keep their order; a NaN counts as larger than any number.
+
+        %1, %2 = tensor.sort %0 {axis = 1 : i64, descending = true}
+                 : tensor<2x3xf32> -> tensor<2x3xf32>, tensor<2x3xi64>
+
+    Refused: an axis out of range.
+    """
+
+    name = "tensor.sort"
+    input = operand_def(AnyTensor)
+    axis = prop_def(Int)
+    descending = prop_def(Bool, default_value=FALSE)
+    values = result_def(AnyTensor)
+    indices = result_def(AnyTensor)
+    irdl_options = (ParsePropInAttrDict(),)
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` type($input) `->` type($values) `,` type($indices)"
+
+
+OPS = [ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp, ArgmaxOp, ArgminOp, CumsumOp, SortOp]

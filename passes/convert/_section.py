@@ -78,6 +78,8 @@ class _Node:
     location: Location
     table: SSAValue | None = None
     result: SSAValue | None = None
+    sent: tuple[SSAValue, ...] = ()
+    """The results that its outputs carry: those that something reads."""
 
 
 def _is_scalar_constant(value: SSAValue) -> bool:
@@ -115,9 +117,10 @@ class SectionPlan:
             return
         operands = tuple(v for v in dict.fromkeys(op.operands) if not _is_scalar_constant(v))
         inputs = [self.read(v) for v in operands]
-        outputs = [_Source(tt(r)) for r in op.results]
-        self.sources.update(zip(op.results, outputs, strict=True))
-        self.nodes.append(_Node("stage", (op,), inputs, operands, outputs, op.location))
+        sent = tuple(r for r in op.results if r.first_use is not None) or tuple(op.results)
+        outputs = [_Source(tt(r)) for r in sent]
+        self.sources.update(zip(sent, outputs, strict=True))
+        self.nodes.append(_Node("stage", (op,), inputs, operands, outputs, op.location, sent=sent))
 
     def _offchip_gather(self, op: Operation) -> bool:
         if op.name != "tensor.gather" or attributes_of(op).get("axis", 0) != 0:
@@ -377,7 +380,7 @@ class SectionPlan:
                     mapping[value] = copy.results[0]
             copy = op.clone(mapping)
             block.add_op(copy)
-            out = list(copy.results)
+            out = [new for old, new in zip(op.results, copy.results, strict=True) if old in node.sent]
         block.add_op(YieldOp(out or [block.args[0]]))
         block.last_op.location = node.location  # pyright: ignore[reportOptionalMemberAccess]
         stem = node.ops[0].name.removeprefix("tensor.") if node.ops else "copy"

@@ -4,7 +4,7 @@ rate at which the links are loaded."""
 from __future__ import annotations
 
 from collections import Counter
-from math import ceil, prod
+from math import ceil, log2, prod
 
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support.access import Stream
@@ -27,7 +27,7 @@ FUNCTIONS = {
 """What a unit computes for each element of an op that it runs as several functions."""
 REDUCTIONS = {"softmax": 2, "log_softmax": 2, "layer_norm": 2, "rms_norm": 1, "group_norm": 2, "batch_norm": 0}
 """How often such an op combines the elements of its rows."""
-COMBINING = ("reduce_", "arg", "cumsum", "max_pool", "avg_pool", "attention")
+COMBINING = ("reduce_", "arg", "cumsum", "sort", "max_pool", "avg_pool", "attention")
 
 
 def stem(op: BodyOp) -> str:
@@ -106,6 +106,10 @@ def _combining(op: BodyOp, types: tuple[TT, ...], device: Device) -> float:
     if name.endswith("_pool"):
         window = prod(op.attrs.get("kernel", ())) or first.elements // max(1, out.elements)
         return _reduce(window * out.elements, out.elements, False, first.dtype, device)
+    if name == "sort":  # a bitonic network: merges of 2, 4, … elements, of 1, 2, … steps
+        levels = ceil(log2(max(1, first.shape[int(op.attrs["axis"])])))
+        steps = sum(range(1, levels + 1))
+        return _elementwise(Counter(less=steps, select=2 * steps), first.elements, first.dtype, device)
     if name == "cumsum":
         return _reduce(first.elements, 1, True, first.dtype, device)
     return _reduce(first.elements, max(1, out.elements), first.shape[-1:] != out.shape[-1:], first.dtype, device)

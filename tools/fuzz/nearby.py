@@ -33,13 +33,13 @@ _ROUNDING = {"f64": 8 * 2.0**-53, "f32": 8 * 2.0**-24, "f16": 2 * 2.0**-11, "bf1
 _EXACT = frozenset((
     "neg", "abs", "sign", "floor", "ceil", "round", "relu", "max", "min", "clip", "select", "cast", "and", "or",
     "xor", "not", "is_nan", "is_inf", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-    "max_pool", "reduce_max", "reduce_min", "argmax", "argmin", "reshape", "transpose", "broadcast", "slice",
-    "concat", "split", "pad", "gather", "gather_elements", "gather_nd", "iota",
+    "max_pool", "reduce_max", "reduce_min", "argmax", "argmin", "sort", "reshape", "transpose", "broadcast",
+    "slice", "concat", "split", "pad", "gather", "gather_elements", "gather_nd", "iota",
 ))  # fmt: skip
 """Ops whose result is one of their operands' elements, or is exact but for the sign of a zero."""
 _KEPT = frozenset((
     "select", "cast", "and", "or", "xor", "not", "reshape", "transpose", "broadcast", "slice", "concat", "split",
-    "pad", "gather", "gather_elements", "gather_nd", "iota",
+    "pad", "sort", "gather", "gather_elements", "gather_nd", "iota",
 ))  # fmt: skip
 """Ops that keep elements as they are, zeros with their sign."""
 _SUMS = frozenset((

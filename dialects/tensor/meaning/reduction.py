@@ -96,3 +96,15 @@ def _(attrs: Attrs, x: Array) -> Array:
     if attrs["reverse"]:
         total = np.flip(total, axis)
     return _rounded(total, x)
+
+
+@means("tensor.sort")
+def _(attrs: Attrs, x: Array) -> tuple[Array, Array]:
+    axis = attrs["axis"] % x.ndim
+    key = x.astype(np.float32) if x.dtype.kind == "V" else x  # NumPy does not order narrow types itself
+    if attrs["descending"]:  # from the back, so that equal elements keep their order
+        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(key, axis), axis=axis, kind="stable"), axis)
+    else:
+        order = np.argsort(key, axis=axis, kind="stable")
+    order = np.asarray(order, np.int64)
+    return np.take_along_axis(x, order, axis), order

@@ -62,6 +62,13 @@ def _(attrs: Attrs, operands: Sequence[TT]) -> TT:
     return x
 
 
+@infers("tensor.sort")
+def _(attrs: Attrs, operands: Sequence[TT]) -> tuple[TT, TT]:
+    x = one(operands)
+    axis_of(attrs["axis"], len(x.shape))
+    return x, TT(x.shape, "i64")
+
+
 def reduction_tiling(x: TT, axes: Sequence[int], keepdims: bool) -> Tiling:
     """The dims that are not reduced are parallel."""
     kept = [d for d in range(len(x.shape)) if d not in axes]
@@ -84,6 +91,25 @@ def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
 @tiles("tensor.cumsum")
 def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
     return reduction_tiling(operands[0], (axis_of(attrs["axis"], len(operands[0].shape)),), True)
+
+
+@tiles("tensor.sort")
+def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
+    """Every dim but `axis` is parallel."""
+    found = reduction_tiling(operands[0], (axis_of(attrs["axis"], len(operands[0].shape)),), True)
+    return Tiling(found.dims, found.operands, found.results * 2)
+
+
+def sort_steps(length: int) -> int:
+    """Steps of a bitonic network that sorts `length` elements: each compares all of them in pairs."""
+    levels = max(length - 1, 0).bit_length()
+    return levels * (levels + 1) // 2
+
+
+@counts_flops("tensor.sort")
+def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> int:
+    x = operands[0]
+    return x.elements // 2 * sort_steps(x.shape[axis_of(attrs["axis"], len(x.shape))])
 
 
 @counts_flops(*ORDER, *ARG, "tensor.cumsum", "tensor.reduce_sum", "tensor.reduce_prod")

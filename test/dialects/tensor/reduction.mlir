@@ -29,5 +29,9 @@ func.func @reductions(%x: tensor<2x3xf32>, %t: tensor<2x3xi1>) {
   %10 = tensor.cumsum %x {axis = 1 : i64} : tensor<2x3xf32> -> tensor<2x3xf32>
   // CHECK: tensor.cumsum %x {axis = 0 : i64, exclusive = true, reverse = true} : tensor<2x3xf32> -> tensor<2x3xf32>
   %11 = tensor.cumsum %x {axis = 0 : i64, exclusive = true, reverse = true} : tensor<2x3xf32> -> tensor<2x3xf32>
+  // CHECK: tensor.sort %x {axis = -1 : i64} : tensor<2x3xf32> -> tensor<2x3xf32>, tensor<2x3xi64>
+  %12, %13 = tensor.sort %x {axis = -1 : i64} : tensor<2x3xf32> -> tensor<2x3xf32>, tensor<2x3xi64>
+  // CHECK: tensor.sort %t {axis = 0 : i64, descending = true} : tensor<2x3xi1> -> tensor<2x3xi1>, tensor<2x3xi64>
+  %14, %15 = tensor.sort %t {axis = 0 : i64, descending = true} : tensor<2x3xi1> -> tensor<2x3xi1>, tensor<2x3xi64>
   func.return
 }

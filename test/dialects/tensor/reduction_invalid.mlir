@@ -78,3 +78,19 @@ func.func @f(%x: tensor<?xf32>) {
   %0 = tensor.cumsum %x {axis = 0 : i64} : tensor<?xf32> -> tensor<?xf32>
   func.return
 }
+
+// -----
+
+func.func @f(%x: tensor<2x3xf32>) {
+  // expected-error @+1 {{tensor.sort: axis -3 is out of range for rank 2}}
+  %0, %1 = tensor.sort %x {axis = -3 : i64} : tensor<2x3xf32> -> tensor<2x3xf32>, tensor<2x3xi64>
+  func.return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x3xf32>) {
+  // expected-error @+1 {{tensor.sort: result type is tensor<2x3xf32>, tensor<2x3xi32> but operands and attributes give}}
+  %0, %1 = tensor.sort %x {axis = 0 : i64} : tensor<2x3xf32> -> tensor<2x3xf32>, tensor<2x3xi32>
+  func.return
+}

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from headrace.dialects.support.dtypes import to_numpy
 from headrace.dialects.tensor import op_class
 from headrace.dialects.tensor.base import from_attribute
 from headrace.dialects.tensor.meaning import evaluate
@@ -282,3 +283,28 @@ def test_operands_are_not_changed() -> None:
         run(name, *operands, **({"to": "f32"} if name == "cast" else {}))
     for array, copy in zip((x, s, b), copies, strict=True):
         np.testing.assert_array_equal(array, copy)
+
+
+def sort(x: Any, descending: bool) -> tuple[Any, Any]:
+    values, indices = evaluate("tensor.sort", {"axis": 0, "descending": descending}, x)
+    assert values.dtype == x.dtype
+    assert indices.dtype == np.int64
+    np.testing.assert_array_equal(values.astype(np.float64), x[indices].astype(np.float64))
+    return values, indices
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64"])
+def test_a_sort_takes_nan_for_the_largest(dtype: str) -> None:
+    x = np.array([1, np.nan, -np.inf, np.inf, np.nan, 1], to_numpy(dtype))
+    np.testing.assert_array_equal(sort(x, False)[1], [2, 0, 5, 3, 1, 4])
+    np.testing.assert_array_equal(sort(x, True)[1], [1, 4, 3, 0, 5, 2])
+
+
+def test_a_sort_keeps_the_order_of_equals() -> None:
+    x = np.random.default_rng(0).integers(0, 3, 200).astype(np.int8)
+    for descending in (False, True):
+        _, indices = sort(x, descending)
+        for value in range(3):
+            assert (np.diff(indices[x[indices] == value]) > 0).all()
+    np.testing.assert_array_equal(sort(np.array([False, True, False]), True)[1], [1, 0, 2])
+    assert sort(np.zeros(0, np.float32), True)[1].shape == (0,)

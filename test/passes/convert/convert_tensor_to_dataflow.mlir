@@ -318,3 +318,15 @@ func.func @main(%x: tensor<4x5xf32>, %e: tensor<0x5xf32>) -> (tensor<4x5xf32>, t
   %2 = tensor.exp %e : tensor<0x5xf32> -> tensor<0x5xf32>
   return %0, %1, %2 : tensor<4x5xf32>, tensor<5xf32>, tensor<0x5xf32>
 }
+
+// -----
+
+// A stage sends the results that something reads.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.stage "sort_0"(%{{.*}}) : (!dataflow.stream<tensor<4x6xf32>>) -> !dataflow.stream<tensor<4x6xi64>>
+// CHECK:           %{{.*}}, %[[I:.*]] = tensor.sort
+// CHECK-NEXT:      dataflow.yield %[[I]] : tensor<4x6xi64>
+func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xi64> {
+  %0, %1 = tensor.sort %x {axis = 1 : i64} : tensor<4x6xf32> -> tensor<4x6xf32>, tensor<4x6xi64>
+  return %1 : tensor<4x6xi64>
+}

@@ -141,6 +141,14 @@ def cumsum(m: Maker) -> Sequence[SSAValue]:
     return [m.op("cumsum", x, axis=m.signed_axis(x), exclusive=m.chance(0.3), reverse=m.chance(0.3))]
 
 
+@step(1)
+def sort(m: Maker) -> Sequence[SSAValue]:
+    """Elements in order, their positions, or both."""
+    x = m.pick(lambda s: len(s) >= 1, of=m.choose("float", "float", "any"))
+    values, indices = m.ops("sort", x, axis=m.signed_axis(x), descending=m.chance(0.5))
+    return m.choose([values], [indices], [values, indices])
+
+
 @step(2)
 def position(m: Maker) -> Sequence[SSAValue]:
     """Of the largest or smallest element, as an integer or a number."""
