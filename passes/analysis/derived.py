@@ -8,6 +8,7 @@ module.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
