@@ -1,4 +1,4 @@
-"""The page of what is supported: ONNX ops by opset, element types by op, devices.
+"""The page of what is supported: ONNX ops by opset, ATen ops, element types by op, devices.
 
 Nothing here is written by hand. An ONNX op's row comes from importing the cases of its test at every version that the
 op has; a tensor op's types from its shape rules.
@@ -25,7 +25,7 @@ def page(root: Path) -> str:
         "`headrace plan MODEL` says the same for one model: every op, and why one is refused.",
         "",
     ]
-    lines += [*_onnx(root), *_types(), *_devices()]
+    lines += [*_onnx(root), *_torch(), *_types(), *_devices()]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -61,6 +61,28 @@ def _onnx(root: Path) -> Iterator[str]:
         grouped.setdefault(reason, []).append(name)
     for (why, fix), names in grouped.items():
         yield f"| {', '.join(names)} | {why} | {fix} |"
+    yield ""
+
+
+def _torch() -> Iterator[str]:
+    """ATen ops by family. An op without an overload (`add`) stands for all that it has."""
+    from headrace.frontends.torch.ops import table
+    from headrace.frontends.torch.program import KEPT
+
+    families: dict[str, list[str]] = {}
+    for name, convert in table().items():
+        families.setdefault(convert.__module__.rpartition(".")[2], []).append(name)
+    yield from (
+        "## PyTorch",
+        "",
+        "A module is exported and decomposed to core ATen by PyTorch, except for "
+        + ", ".join(f"`{name.split('.')[1]}`" for name in KEPT)
+        + ". Of that, these ops are imported; their docstrings say which forms are refused.",
+        "",
+    )
+    yield from ("| family | ops |", "|---|---|")
+    for family, names in sorted(families.items()):
+        yield f"| {family} | {', '.join(f'`{name}`' for name in sorted(names))} |"
     yield ""
 
 
