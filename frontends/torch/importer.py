@@ -27,7 +27,7 @@ from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor.base import ir_type
 from headrace.dialects.tensor.program import set_signature
 from headrace.dialects.tensor.shapes import TT, ShapeError
-from headrace.frontends.base import Coverage, ImportResult, Port
+from headrace.frontends.base import Coverage, CoverageRow, ImportResult, Port
 from headrace.frontends.building import Builder, Refused, TensorRef, Value, located
 from headrace.frontends.torch import ops
 from headrace.frontends.torch.node import Node, dtype_name, type_of
@@ -83,6 +83,11 @@ def import_program(program: ExportedProgram, *, name: str = "model", shape_only:
     return _Importer(lowered(program), name, shape_only).run()
 
 
+def plan_program(program: ExportedProgram) -> tuple[CoverageRow, ...]:
+    """What would become of each op of an exported program; needs no weights."""
+    return _Importer(lowered(program), "model", True).rows()
+
+
 class _Importer:
     """Imports one program."""
 
@@ -103,14 +108,20 @@ class _Importer:
     def run(self) -> ImportedProgram:
         """The imported program."""
         arguments, constants = self._arguments()
-        last: Any = None
+        self._calls()
+        self.errors.raise_if_any()
+        return self._finish(self.program.graph.output_node(), arguments, constants)
+
+    def rows(self) -> tuple[CoverageRow, ...]:
+        """What became of each op, whatever is wrong."""
+        self._arguments()
+        self._calls()
+        return self.coverage.rows()
+
+    def _calls(self) -> None:
         for node in self.program.graph.nodes:
             if node.op == "call_function":
                 self._call(node)
-            elif node.op == "output":
-                last = node
-        self.errors.raise_if_any()
-        return self._finish(last, arguments, constants)
 
     # Inputs
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +62,7 @@ def export(
                 fix="give example_inputs=(...), one tensor for each",
             )
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _quiet():
             return torch.export.export(module, tuple(args), dict(kwargs or {}), strict=strict)
     except CompileError:
         raise
@@ -75,7 +77,8 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
     if not Path(path).is_file():
         raise CompileError("no-such-file", f"there is no file '{path}'")
     try:
-        return torch.export.load(path)
+        with _quiet():
+            return torch.export.load(path)
     except Exception as error:
         raise CompileError("bad-model", f"'{path}' is no exported program: {_first_line(error)}") from error
 
@@ -89,9 +92,18 @@ def lowered(program: Any) -> ExportedProgram:
         packet, _, overload = name.removeprefix("aten.").partition(".")
         table.pop(getattr(getattr(torch.ops.aten, packet), overload), None)
     try:
-        return program.run_decompositions(table)
+        with _quiet():
+            return program.run_decompositions(table)
     except Exception as error:
         raise CompileError("bad-model", f"PyTorch does not decompose the program: {_first_line(error)}") from error
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Without PyTorch's warnings on its own use of what it will drop."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
 
 
 def _not_exported(module: Any, error: Exception) -> CompileError:
@@ -110,8 +122,9 @@ def _not_exported(module: Any, error: Exception) -> CompileError:
 def user_line(error: BaseException) -> str:
     """Where in the user's code an error arose: the last frame that is not of a library; empty when there is none."""
     stack = traceback.extract_tb(error.__traceback__)
-    here = os.path.dirname(os.path.abspath(__file__))
-    own = (frame for frame in reversed(stack) if is_own(frame.filename) and not frame.filename.startswith(here))
+    root = Path(__file__).resolve().parents[2]
+    ours = tuple(f"{root / part}{os.sep}" for part in ("frontends", "tools"))
+    own = (frame for frame in reversed(stack) if is_own(frame.filename) and not frame.filename.startswith(ours))
     frame = next(own, None)
     return f"{frame.filename}:{frame.lineno}" if frame is not None else ""
 

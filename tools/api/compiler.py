@@ -269,6 +269,8 @@ def lowered(
     device: str | Path | Device | None = None,
     precision: str = "fp32",
     *,
+    example_inputs: Sequence[Any] | None = None,
+    example_kwargs: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
@@ -290,7 +292,15 @@ def lowered(
     """
     check_options(precision, lower_ports=lower_ports, weights_precision=weights_precision)
     clock = clock or Clock()
-    module = import_model(model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only).module
+    module = import_model(
+        model,
+        example_inputs=example_inputs,
+        example_kwargs=example_kwargs,
+        dims=dims,
+        input_shapes=input_shapes,
+        states=states,
+        shape_only=shape_only,
+    ).module
     clock.lap("import")
     lower(
         module,
@@ -348,7 +358,7 @@ def import_model(
         raise CompileError(
             "unknown-format",
             f"{path.name}: models of kind '{path.suffix}' are not read",
-            fix="export the model to ONNX; .onnx and .mlir files are read",
+            fix="export the model to ONNX or with torch.export.save; .onnx, .pt2 and .mlir files are read",
         )
     if weights is not None:
         raise CompileError(

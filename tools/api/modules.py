@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from headrace.dialects.support.diagnostics import CompileError
 from headrace.runtime.session import Executable
 
 if TYPE_CHECKING:
+    from headrace.frontends.base import CoverageRow
     from headrace.frontends.torch import ImportedProgram
 
 EXAMPLES = "example_inputs"
@@ -29,6 +31,22 @@ def import_torch(
     model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, shape_only: bool
 ) -> ImportedProgram:
     """Import a module (on example inputs), an exported program or a `.pt2` file."""
+    program, name = _exported(model, inputs, kwargs)
+    from headrace.frontends import torch as frontend
+
+    return frontend.import_program(program, name=name, shape_only=shape_only)
+
+
+def plan_torch(model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> tuple[CoverageRow, ...]:
+    """What would become of each op of the program."""
+    program, _ = _exported(model, inputs, kwargs)
+    from headrace.frontends import torch as frontend
+
+    return frontend.plan_program(program)
+
+
+def _exported(model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> tuple[Any, str]:
+    """The exported program of a model, and its name."""
     try:
         import torch
     except ImportError:
@@ -42,14 +60,12 @@ def import_torch(
     if isinstance(model, torch.nn.Module):
         if isinstance(inputs, torch.Tensor):
             inputs = (inputs,)
-        program: Any = frontend.export(model, inputs or (), kwargs)
-        name = type(model).__name__
-    else:
-        if inputs is not None or kwargs:
-            raise CompileError("bad-option", f"{EXAMPLES} are given beside a program that is exported already")
-        program = frontend.load(model) if isinstance(model, str) or hasattr(model, "__fspath__") else model
-        name = "program"
-    return frontend.import_program(program, name=name, shape_only=shape_only)
+        return frontend.export(model, inputs or (), kwargs), type(model).__name__
+    if inputs is not None or kwargs:
+        raise CompileError("bad-option", f"{EXAMPLES} are given beside a program that is exported already")
+    if isinstance(model, str) or hasattr(model, "__fspath__"):
+        return frontend.load(model), os.path.splitext(os.path.basename(model))[0]
+    return model, "program"
 
 
 def refuse_beside_program(**options: Any) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.tools.cli import common
+from headrace.tools.cli.module import TakesFlags, is_class, model_of, stem_of
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -53,7 +54,7 @@ def watching_options(command: Command) -> Command:
     return command
 
 
-class Grouped(click.Command):
+class Grouped(TakesFlags):
     """Lists the options on looking at passes apart."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -112,7 +113,11 @@ def command(
     as_json: bool,
     **watching: Any,
 ) -> None:
-    """Compile MODEL (.onnx, or .mlir with IR of any level) and write an artifact.
+    """Compile MODEL (.onnx, .pt2, or .mlir with IR of any level) and write an artifact.
+
+    MODEL may be a class of a Python file, FILE.py:CLASS. Its file is run; the parameters of its constructor are flags,
+    and --input gives shape and element type (f32 unless told) of each input:
+    headrace compile model.py:GPT --layers 2 --input tokens=1x8xi64. Its weights are those that it draws from seed 0.
 
     The artifact appears complete or not at all. Everything that is wrong with the model is reported at once. What a
     compilation that was stopped wrote (--to, --dump-phases, --dump-passes) can be gone on from: headrace compile x.mlir
@@ -122,20 +127,23 @@ def command(
     from headrace.tools.watching import Watching
 
     begin = time.perf_counter()
-    common.check_model(model)
-    target = output or os.path.splitext(model)[0] + (f".{stop}.mlir" if stop else ".sn")
+    if not is_class(model):
+        common.check_model(model, (".onnx", ".pt2", ".mlir"))
+    target = output or stem_of(model) + (f".{stop}.mlir" if stop else ".sn")
     if stop and Path(target).suffix == ".sn":
         raise click.UsageError(f"--to={stop} writes IR, not an artifact: -o {Path(target).with_suffix('.mlir')}")
     if stop and passes is not None:
         raise click.UsageError("--to stops the default passes; with --passes give the passes to stop after")
     if target != "-" or not stop:
-        check_writable(target, model, *([weights] if weights else []))
+        check_writable(target, *([] if is_class(model) else [model]), *([weights] if weights else []))
     clock = Clock()
     look = Watching(**watching)
     watch = look.watch
+    read = model_of(ctx, model, shapes)
     given: dict[str, Any] = {
+        **read.options,
         "dims": common.dims_of(dims),
-        "input_shapes": common.shapes_of(shapes),
+        "input_shapes": {} if is_class(model) else common.shapes_of(shapes),
         "states": common.pairs(states, "--state", "past=present"),
         "shape_only": shape_only,
         "start": start,
@@ -151,14 +159,14 @@ def command(
         with common.progress(as_json) as show:
             given["progress"] = show
             if stop:
-                module = lowered(model, stop, device, precision, **given)
+                module = lowered(read.source, stop, device, precision, **given)
                 _write_ir(target, module)
                 clock.lap("write")
                 ops = sum(1 for _ in module.walk())
                 found: dict[str, Any] = {"ir": target, "phase": stop, "ops": ops}
                 text = f"{target}: after phase {stop}, {common.plural(ops, 'op')}"
             else:
-                done = translate(model, device, precision, opt, weights=weights, pipeline=passes, **given)
+                done = translate(read.source, device, precision, opt, weights=weights, pipeline=passes, **given)
                 show(0, 0, f"writing {target}")
                 done.write(target)
                 clock.lap("write")
@@ -167,9 +175,10 @@ def command(
     except Exception as error:
         from headrace.compiler import import_model
 
-        bound: dict[str, Any] = {name: given[name] for name in ("dims", "input_shapes", "states", "shape_only")}
+        names = (*read.options, "dims", "input_shapes", "states", "shape_only")
+        bound: dict[str, Any] = {name: given[name] for name in names}
         bound["weights"] = weights
-        _reproduce(ctx, error, place, model, lambda: import_model(model, **bound).module, device, clock.records)
+        _reproduce(ctx, error, place, model, lambda: import_model(read.source, **bound).module, device, clock.records)
         raise
     finally:
         look.report(clock.steps, clock.spans, clock.records)

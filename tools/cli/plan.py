@@ -8,32 +8,45 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.tools.cli import common
+from headrace.tools.cli.module import Model, TakesFlags, is_class, model_of
 
 if TYPE_CHECKING:
     from headrace.frontends.base import CoverageRow
 
 
-@click.command("plan")
+@click.command("plan", cls=TakesFlags)
 @click.argument("model")
 @common.device_option()
 @common.binding_options
 @common.json_option
-def command(model: str, device: str | None, dims: tuple[str, ...], shapes: tuple[str, ...], as_json: bool) -> int:
-    """Say of every op of MODEL (.onnx) whether it is supported, decomposed or refused, and why.
+@click.pass_context
+def command(
+    ctx: click.Context, model: str, device: str | None, dims: tuple[str, ...], shapes: tuple[str, ...], as_json: bool
+) -> int:
+    """Say of every op of MODEL (.onnx or .pt2) whether it is supported, decomposed or refused, and why.
 
-    Needs no weights. When all dims are bound and nothing is refused, also says what runs on the device: whole, or
-    decomposed into which ops. Nothing runs on the host. Exit code 2 when an op is refused.
+    MODEL may be a class of a Python file, FILE.py:CLASS, as for headrace compile. Needs no weights. When all dims are
+    bound and nothing is refused, also says what runs on the device: whole, or decomposed into which ops. Nothing runs
+    on the host. Exit code 2 when an op is refused.
     """
-    from headrace.frontends.onnx import plan_onnx
+    if not is_class(model):
+        common.check_model(model, (".onnx", ".pt2"))
+    read = model_of(ctx, model, shapes)
+    sizes, inputs = common.dims_of(dims), {} if is_class(model) else common.shapes_of(shapes)
+    if read.inputs is not None or model.endswith(".pt2"):
+        from headrace.modules import plan_torch, refuse_beside_program
 
-    common.check_model(model, (".onnx",))
-    sizes, inputs = common.dims_of(dims), common.shapes_of(shapes)
-    rows = plan_onnx(model, dims=sizes, input_shapes=inputs)
+        refuse_beside_program(dims=sizes, input_shapes=inputs)
+        rows = plan_torch(read.source, read.inputs, read.kwargs)
+    else:
+        from headrace.frontends.onnx import plan_onnx
+
+        rows = plan_onnx(model, dims=sizes, input_shapes=inputs)
     refused = sum(row.count for row in rows if row.status == "refused")
     device_ops: dict[str, dict[str, int]] = {}
     note = ""
     if not refused:
-        device_ops, note = on_device(model, device, sizes, inputs)
+        device_ops, note = on_device(read, device, sizes, inputs)
     if as_json:
         common.print_json(
             {
@@ -58,7 +71,7 @@ def totals(rows: tuple[CoverageRow, ...]) -> dict[str, int]:
 
 
 def on_device(
-    model: str, device: str | None, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]
+    model: Model, device: str | None, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]
 ) -> tuple[dict[str, dict[str, int]], str]:
     """Ops after the tensor passes by name with their number (`whole`), and those that `decompose` replaced; or why
     that is not known."""
@@ -66,7 +79,7 @@ def on_device(
     from headrace.dialects.support.diagnostics import CompileError
 
     try:
-        module = import_model(model, dims=dims, input_shapes=shapes, shape_only=True).module
+        module = import_model(model.source, **model.options, dims=dims, input_shapes=shapes, shape_only=True).module
     except CompileError as error:
         if any(one.code != "unbound-dim" for one in error.diagnostics):
             raise

@@ -1,0 +1,238 @@
+"""PyTorch models on the command line: a class of the user's file, made by flags that are its constructor's parameters.
+
+    headrace compile attention.py:Attention --hidden-size 768 --num-heads 12 --input x=1x512x768
+
+The file is run, as Python runs it. Nothing else of Headrace runs code that it is given.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
+
+CLASS = re.compile(r"(?P<file>.+\.py):(?P<name>\w+)")
+FLAGS = "headrace.module.flags"
+SHAPE = re.compile(r"(?P<shape>\d+(x\d+)*)(x(?P<dtype>[a-z]+\d+))?")
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is compiled: a path, or a module and the inputs on which it is exported."""
+
+    source: Any
+    inputs: tuple[Any, ...] | None = None
+    kwargs: Mapping[str, Any] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `compile` takes beside the model."""
+        return {} if self.inputs is None else {"example_inputs": self.inputs, "example_kwargs": self.kwargs}
+
+
+class TakesFlags(click.Command):
+    """A command whose MODEL may be a class: flags that it does not know are then parameters of the constructor."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any(CLASS.fullmatch(x) for x in args):
+            args, ctx.meta[FLAGS] = self._apart(args)
+        return super().parse_args(ctx, args)
+
+    def _apart(self, args: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        known = {
+            name: one
+            for one in self.params
+            if isinstance(one, click.Option)
+            for name in (*one.opts, *one.secondary_opts)
+        }
+        own: list[str] = []
+        flags: dict[str, str] = {}
+        rest = list(args)
+        while rest:
+            one = rest.pop(0)
+            name, equals, value = one.partition("=")
+            if one.startswith("--") and len(one) > 2 and name not in (*known, "--help"):
+                if not equals and rest and not rest[0].startswith("--"):
+                    value = rest.pop(0)
+                elif not equals:
+                    value = "True"
+                flags[name] = value
+                continue
+            own.append(one)
+            option = known.get(name)
+            if option is not None and not equals and not option.is_flag and rest:
+                own.append(rest.pop(0))
+        return own, flags
+
+
+def is_class(model: str) -> bool:
+    """Whether MODEL is a class of a file."""
+    return CLASS.fullmatch(model) is not None
+
+
+def stem_of(model: str) -> str:
+    """A path without suffix for what is made of MODEL: of a class its name, in the folder of its file."""
+    found = CLASS.fullmatch(model)
+    return str(Path(found["file"]).parent / found["name"]) if found else str(Path(model).with_suffix(""))
+
+
+def model_of(ctx: click.Context, model: str, inputs: Sequence[str]) -> Model:
+    """The model that MODEL names. A class is made and its module put into inference mode; the weights it draws are
+    those of seed 0. `CompileError` lists every flag and input that is wrong."""
+    found = CLASS.fullmatch(model)
+    if found is None:
+        return Model(model)
+    try:
+        import torch
+    except ImportError:
+        raise CompileError(
+            "missing-extra", f"{model}: reading PyTorch programs needs PyTorch", fix="install headrace[torch]"
+        ) from None
+    made = _class(_run(found["file"]), found["name"], model)
+    given = _parameters(made, found["name"], ctx.meta[FLAGS])
+    torch.manual_seed(0)  # pyright: ignore[reportUnknownMemberType]
+    try:
+        module = made(**given)
+    except Exception as error:
+        raise _failed(f"{found['name']} cannot be made", error) from error
+    if not isinstance(module, torch.nn.Module):
+        raise CompileError("bad-model", f"{model} is no torch.nn.Module")
+    args, kwargs = _examples(module, found["name"], inputs)
+    return Model(module.eval(), args, kwargs)
+
+
+def _run(file: str) -> ModuleType:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    path = Path(file)
+    if not path.is_file():
+        raise CompileError("no-such-file", f"there is no file '{file}'")
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))  # as Python does for a script
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise _failed(f"'{file}' cannot be run", error) from error
+    return module
+
+
+def _class(module: ModuleType, name: str, model: str) -> Any:
+    import torch
+
+    found = getattr(module, name, None)
+    if found is None:
+        classes = [key for key, x in vars(module).items() if isinstance(x, type) and issubclass(x, torch.nn.Module)]
+        raise CompileError("bad-model", f"{model}: there is no '{name}' in the file", fix=nearest(name, classes))
+    if not callable(found):
+        raise CompileError("bad-model", f"{model}: '{name}' is no class")
+    return found
+
+
+def _parameters(made: Any, name: str, flags: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments of the constructor by name."""
+    known = {
+        p.name: p
+        for p in inspect.signature(made).parameters.values()
+        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    }
+    names = {f"--{key.replace('_', '-')}": key for key in known}
+    errors = Collector()
+    given: dict[str, Any] = {}
+    for flag, text in flags.items():
+        key = names.get(flag.replace("_", "-"))
+        if key is None:
+            fix = nearest(flag, names) if names else "it takes none"
+            errors.add("bad-option", f"{name} has no parameter for {flag}", fix=fix)
+            continue
+        try:
+            given[key] = _value(text, known[key])
+        except ValueError as error:
+            errors.add("bad-option", f"{flag} {text}: {error}")
+    for key, parameter in known.items():
+        if parameter.default is parameter.empty and key not in given:
+            flag = f"--{key.replace('_', '-')}"
+            if flag not in flags:
+                errors.add("bad-option", f"{name} needs {flag}", fix=f"give {flag} VALUE")
+    errors.raise_if_any()
+    return given
+
+
+def _value(text: str, parameter: inspect.Parameter) -> Any:
+    """A flag's text as the parameter's annotation, or else its default, says; without both, as a Python literal."""
+    default = parameter.default
+    wanted = {"int": int, "float": float, "bool": bool, "str": str}.get(
+        getattr(parameter.annotation, "__name__", str(parameter.annotation)),
+        type(default) if isinstance(default, bool | int | float | str) else None,
+    )
+    if wanted is str:
+        return text
+    try:
+        value = ast.literal_eval({"true": "True", "false": "False", "none": "None"}.get(text.lower(), text))
+    except (ValueError, SyntaxError):
+        value = text
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if wanted is not None and type(value) is not wanted and not (value is None and default is None):
+        raise ValueError(f"'{text}' is not of type {wanted.__name__}")
+    return value
+
+
+def _examples(module: Any, name: str, inputs: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Tensors for the parameters of `forward`, as `--input` says."""
+    import torch as library
+
+    from headrace.frontends.torch.node import DTYPES
+    from headrace.tools.cli.common import pairs
+
+    torch: Any = library
+    known = [
+        p
+        for p in inspect.signature(module.forward).parameters.values()
+        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    names = [p.name for p in known]
+    types = {ours: theirs for theirs, ours in DTYPES.items()}
+    errors = Collector()
+    made: dict[str, Any] = {}
+    for key, text in pairs(inputs, "--input", "x=1x3x224x224").items():
+        shape = SHAPE.fullmatch(text)
+        if key not in names:
+            errors.add("bad-option", f"{name}.forward has no input '{key}'", fix=nearest(key, names))
+        elif shape is None:
+            errors.add("bad-option", f"--input {key}={text}: '{text}' is not a shape", fix=f"--input {key}=1x3")
+        elif (shape["dtype"] or "f32") not in types:
+            errors.add("bad-option", f"--input {key}={text}: no element type", fix=nearest(shape["dtype"], types))
+        else:
+            dtype = getattr(torch, types[shape["dtype"] or "f32"])
+            made[key] = torch.zeros([int(size) for size in shape["shape"].split("x")], dtype=dtype)
+    errors.raise_if_any()
+    for parameter in known:
+        if parameter.name not in made and parameter.default is parameter.empty:
+            fix = f"--input {parameter.name}=1x3, or with an element type --input {parameter.name}=1x3xi64"
+            errors.add("missing-inputs", f"{name} needs the shape of input '{parameter.name}'", fix=fix)
+    errors.raise_if_any()
+    args: list[Any] = []
+    for parameter in known:  # by position up to the first that is left out
+        if parameter.name not in made or parameter.kind is parameter.KEYWORD_ONLY:
+            break
+        args.append(made.pop(parameter.name))
+    return tuple(args), made
+
+
+def _failed(what: str, error: Exception) -> CompileError:
+    from headrace.frontends.torch.program import user_line
+
+    return CompileError("bad-model", f"{what}: {type(error).__name__}: {error}", location=user_line(error))
