@@ -228,14 +228,17 @@ class Site:
         self.made: list[str] = []
         self._constants = 0
 
-    def op(self, name: str, *operands: Value, **attrs: Any) -> Value:
-        """The result of tensor op `name` (without `tensor.`)."""
+    def op(self, name: str, *operands: Value | float, **attrs: Any) -> Value:
+        """The result of tensor op `name` (without `tensor.`). A number stands for a scalar of the element type of the
+        last operand that is a tensor."""
         return self.ops(name, *operands, **attrs)[0]
 
-    def ops(self, name: str, *operands: Value, **attrs: Any) -> tuple[Value, ...]:
+    def ops(self, name: str, *operands: Value | float, **attrs: Any) -> tuple[Value, ...]:
         """All results of tensor op `name`."""
         self.made.append(name)
-        return self.builder.emit(f"tensor.{name}", operands, attrs, self.location, self.label)
+        given = [x.dtype for x in operands if isinstance(x, Value)]
+        values = [x if isinstance(x, Value) else self.scalar(x, given[-1]) for x in operands]
+        return self.builder.emit(f"tensor.{name}", values, attrs, self.location, self.label)
 
     def constant(self, array: Array) -> Value:
         """A value known while importing."""
