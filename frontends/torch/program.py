@@ -83,17 +83,22 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
         raise CompileError("bad-model", f"'{path}' is no exported program: {_first_line(error)}") from error
 
 
-def lowered(program: Any) -> ExportedProgram:
-    """The program in core ATen, composites of `KEPT` whole."""
+def decompositions() -> Any:
+    """What PyTorch decomposes, by op."""
     import torch
 
     table: Any = torch.export.default_decompositions()
     for name in KEPT:
         packet, _, overload = name.removeprefix("aten.").partition(".")
         table.pop(getattr(getattr(torch.ops.aten, packet), overload), None)
+    return table
+
+
+def lowered(program: Any) -> ExportedProgram:
+    """The program in core ATen, composites of `KEPT` whole."""
     try:
         with _quiet():
-            return program.run_decompositions(table)
+            return program.run_decompositions(decompositions())
     except Exception as error:
         raise CompileError("bad-model", f"PyTorch does not decompose the program: {_first_line(error)}") from error
 

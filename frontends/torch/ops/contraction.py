@@ -86,3 +86,10 @@ def _convolution(n: Node) -> Value:
     )
     assert dtypes.is_float(y.dtype)
     return n.done(y)
+
+
+@converts("prims.fma.default")
+def _fma(n: Node) -> Value:
+    """a · b + c; rounded twice."""
+    a, b, c = (n.tensor(name, n.type.dtype) for name in ("a", "b", "c"))
+    return n.done(n.op("add", n.op("mul", a, b), c))

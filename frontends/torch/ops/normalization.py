@@ -1,4 +1,4 @@
-"""Norms and pooling."""
+"""Norms, dropout and pooling."""
 
 from __future__ import annotations
 
@@ -52,6 +52,15 @@ def _batch_norm(n: Node) -> tuple[Value | None, ...]:
     bias = n["bias"] if n.has("bias") else n.filled(0, of)
     y = n.op("batch_norm", x, scale, bias, n["running_mean"], n["running_var"], epsilon=float(n.number("eps")))
     return y, None, None
+
+
+@converts("native_dropout")
+def _dropout(n: Node) -> tuple[Value, Value]:
+    """In inference nothing is dropped; so it is with a probability of 0."""
+    x = n["input"]
+    if n.get("train", True) is not False and n.number("p"):
+        raise Refused("it drops elements at random", "call model.eval(), or train without dropout (p=0)")
+    return x, n.filled(True, type(x.type)(x.shape, "i1"))
 
 
 @converts("max_pool2d_with_indices", "max_pool3d_with_indices")
