@@ -227,7 +227,8 @@ class _Importer:
                 return [plain(y) for y in x]  # pyright: ignore[reportUnknownVariableType]
             return x
 
-        arguments = {name: plain(x) for name, x in _named(node).items()}
+        named = _named(node)
+        arguments = {name: plain(x) for name, x in named.items()}
         types = tuple(x.type for x in arguments.values() if isinstance(x, Value))
         text = named_text(location)
         if missing:
@@ -239,7 +240,8 @@ class _Importer:
             convert = ops.conversion(kind)
             if convert is None:
                 raise Refused("no conversion for this op", "write it with ops that the support table lists")
-            at = Node(self.builder, kind, node.name, location, arguments, node.meta.get("val"))
+            fakes = {key: x.meta["val"] for key, x in named.items() if hasattr(x, "meta") and "val" in x.meta}
+            at = Node(self.builder, kind, node.name, location, arguments, node.meta.get("val"), fakes)
             found = convert(at)
             made = at.made
             results = (found,) if isinstance(found, Value) else tuple(found)
