@@ -9,6 +9,8 @@ and that passed. `lit -Dcold=1` runs all of them cold.
 """
 
 # pyright: basic
+from __future__ import annotations
+
 import gc
 import json
 import os
@@ -17,6 +19,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
 from multiprocessing import Pipe
 from pathlib import Path
@@ -80,14 +83,27 @@ class ForkedFormat(lit.formats.FileBasedTest):
         super().__init__()
         self.cold = cold
         """Whether all tests run cold."""
+
+    def execute(self, test, litConfig):
+        """The result of one file. Each test comes to a worker with a copy of this format."""
+        ran = worker(self.cold).run(Path(test.getSourcePath()))
+        return lit.Test.Result(lit.Test.FAIL if ran.code else lit.Test.PASS, ran.shown)
+
+
+@cache
+def worker(cold: bool) -> Worker:
+    """What this process of lit knows."""
+    return Worker(cold)
+
+
+class Worker:
+    """Runs files one after the other."""
+
+    def __init__(self, cold: bool) -> None:
+        self.cold = cold
         self.seen: set[str] = set()
         """What the tests name that ran cold and passed."""
         self.warm: Warm | None = None
-
-    def execute(self, test, litConfig):
-        """The result of one file."""
-        ran = self.run(Path(test.getSourcePath()))
-        return lit.Test.Result(lit.Test.FAIL if ran.code else lit.Test.PASS, ran.shown)
 
     def run(self, path: Path) -> Ran:
         """Run one file, warm or cold."""

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import lit_format
 import pytest
@@ -96,7 +97,7 @@ def test_lit_runs_a_file_in_a_fork_up_to_the_line_that_fails(path: Path, monkeyp
 
 
 @pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[lit_format.ForkedFormat]:
+def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[lit_format.Worker]:
     """Runs files as a worker of lit does; a file fails when something of one before it is left, or says that it ran
     warm."""
 
@@ -108,19 +109,24 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[lit_format.ForkedFormat]
     test_process = os.getpid()
     monkeypatch.setattr(lit_format, "run_file", run_file)
     monkeypatch.setattr(lit_format, "FOUNDATION", ())
-    one = lit_format.ForkedFormat()
+    lit_format.worker.cache_clear()
+    one = lit_format.worker(False)
     yield one
     if one.warm is not None:
         one.warm.pipe.close()
+    lit_format.worker.cache_clear()
 
 
 def test_a_test_runs_warm_when_all_that_it_names_ran_cold_and_nothing_is_left_of_others(
-    worker: lit_format.ForkedFormat, tmp_path: Path
+    worker: lit_format.Worker, tmp_path: Path
 ) -> None:
+    file = tmp_path / "x.mlir"
+    test = SimpleNamespace(getSourcePath=lambda: str(file))
+
     def ran(line: str, program: str = PROGRAM) -> tuple[int, str]:
-        file = tmp_path / "x.mlir"
         file.write_text(f"// RUN: headrace-opt %s {line}\n{program}")
-        return worker.run(file)[:2]
+        result = lit_format.ForkedFormat().execute(test, None)  # a copy for each test, as lit has it
+        return int(result.code.isFailure), result.output
 
     assert ran("-p cse") == (0, "cold")
     assert ran("-p cse") == (0, "warm")
@@ -143,7 +149,7 @@ def test_what_a_test_loads_is_handed_on_but_for_its_own_modules() -> None:
         del sys.modules["headrace_plugin"], sys.modules["headrace.nonsense"]
 
 
-def test_a_warm_process_that_ends_fails_the_test(worker: lit_format.ForkedFormat, path: Path) -> None:
+def test_a_warm_process_that_ends_fails_the_test(worker: lit_format.Worker, path: Path) -> None:
     worker.run(path)
     assert worker.warm is not None
     worker.warm.modules = ["no_such_module"]
