@@ -213,6 +213,13 @@ class _Importer:
             source, index = node.args
             found = self.values.get(source)
             self.values[node] = found[index] if isinstance(found, tuple) else None
+            if isinstance(found, tuple) and found[index] is None and node.users:
+                self.errors.add(
+                    "unsupported-op",
+                    f"result {index} of {_kind(source.target)} is not supported",
+                    fix="use its other results only",
+                    location=named_text(_location(source)),
+                )
             return
         location = _location(node)
         missing = False
@@ -241,7 +248,8 @@ class _Importer:
             if convert is None:
                 raise Refused("no conversion for this op", "write it with ops that the support table lists")
             fakes = {key: x.meta["val"] for key, x in named.items() if hasattr(x, "meta") and "val" in x.meta}
-            at = Node(self.builder, kind, node.name, location, arguments, node.meta.get("val"), fakes)
+            used = frozenset(user.args[1] for user in node.users if _kind(user.target) == "getitem" and user.users)
+            at = Node(self.builder, kind, node.name, location, arguments, node.meta.get("val"), fakes, used)
             found = convert(at)
             made = at.made
             results = (found,) if isinstance(found, Value) else tuple(found)

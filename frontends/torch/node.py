@@ -56,7 +56,7 @@ def type_of(fake: Any) -> TT:
 class Node(Site):
     """One call of the graph. Arguments are those of the op's schema: tensors are `Value`s, the rest plain Python."""
 
-    __slots__ = ("_arguments", "_fakes", "kind", "name", "results")
+    __slots__ = ("_arguments", "_fakes", "_used", "kind", "name", "results")
 
     def __init__(
         self,
@@ -67,12 +67,14 @@ class Node(Site):
         arguments: Mapping[str, Any],
         fakes: Any,
         given: Mapping[str, Any],
+        used: frozenset[int] = frozenset(),
     ) -> None:
         super().__init__(builder, location, name)
         self.kind = kind
         self.name = name
         self._arguments = arguments
         self._fakes = given
+        self._used = used
         several = cast("Sequence[Any]", fakes if isinstance(fakes, tuple | list) else (fakes,))
         self.results: tuple[TT | None, ...] = tuple(
             type_of(x) if hasattr(x, "shape") and hasattr(x, "dtype") else None for x in several
@@ -166,6 +168,10 @@ class Node(Site):
         """Dims counted from the front, sorted; all when the argument is left out or empty."""
         found = self.ints(name, ())
         return tuple(sorted({d % max(rank, 1) for d in found})) if found else tuple(range(rank))
+
+    def uses(self, result: int) -> bool:
+        """Whether the model uses a result of several."""
+        return result in self._used
 
     # Building
 
