@@ -43,7 +43,7 @@ def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | No
 
 
 def _boxed(run: Callable[..., Any]) -> Any:
-    from functorch.compile import make_boxed_func
+    from torch._functorch.aot_autograd import make_boxed_func
 
     return make_boxed_func(run)
 
