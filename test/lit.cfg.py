@@ -18,4 +18,4 @@ config.test_source_root = here
 config.test_exec_root = os.path.join(here, "..", "build", "lit")
 config.suffixes = [".mlir"]
 config.excludes = ["Inputs", "data"]
-config.test_format = ForkedFormat()
+config.test_format = ForkedFormat(cold=bool(lit_config.params.get("cold")))

@@ -71,12 +71,12 @@ LAYERS = (
     Layer("frontends", ("dialects.tensor", "dialects.support"), ("xdsl", "numpy", "ml_dtypes")),
     Layer(
         "frontends.onnx",
-        ("dialects.tensor", "dialects.support", "frontends.base", "frontends.building"),
+        ("dialects.tensor", "dialects.support", "frontends.base", "frontends.building", "frontends.convolution"),
         ("xdsl", "numpy", "ml_dtypes", "onnx"),
     ),
     Layer(
         "frontends.torch",
-        ("dialects.tensor", "dialects.support", "frontends.base", "frontends.building"),
+        ("dialects.tensor", "dialects.support", "frontends.base", "frontends.building", "frontends.convolution"),
         ("xdsl", "numpy", "ml_dtypes", "torch"),
     ),
     # The artifact is runtime.artifact's manifest around runtime.table's encoding of runtime.program: one format in
@@ -103,6 +103,7 @@ LAYERS = (
     Layer("tools.lexer", (), ("pygments",)),
     Layer("tools.docs", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "mkdocs")),
     Layer("tools.cli", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors", "click", "onnxruntime")),
+    Layer("tools.cli.module", ("",), ("click", "torch")),
     Layer(
         "tools.bench",
         ("",),

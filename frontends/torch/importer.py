@@ -83,6 +83,19 @@ def import_program(program: ExportedProgram, *, name: str = "model", shape_only:
     return _Importer(lowered(program), name, shape_only).run()
 
 
+@dataclass(frozen=True)
+class GraphProgram:
+    """A graph without an exported program around it, and the tensors of those of its inputs that are weights."""
+
+    graph: Any
+    weights: Mapping[int, Any] = field(default_factory=dict[int, Any])
+
+
+def import_graph(given: GraphProgram, *, name: str = "graph") -> ImportedProgram:
+    """Import a graph of core ATen: flat inputs, flat outputs. `CompileError` lists everything that is wrong with it."""
+    return _GraphImporter(given, name).run()
+
+
 def plan_program(program: ExportedProgram) -> tuple[CoverageRow, ...]:
     """What would become of each op of an exported program; needs no weights."""
     return _Importer(lowered(program), "model", True).rows()
@@ -122,6 +135,12 @@ class _Importer:
         for node in self.program.graph.nodes:
             if node.op == "call_function":
                 self._call(node)
+            elif node.op == "get_attr":
+                self._constant(node)
+
+    def _constant(self, node: Any) -> None:
+        self.errors.add("unsupported-op", f"'{node.target}' is a graph within the graph", fix="write it without")
+        self.values[node] = None
 
     # Inputs
 
@@ -194,6 +213,13 @@ class _Importer:
             source, index = node.args
             found = self.values.get(source)
             self.values[node] = found[index] if isinstance(found, tuple) else None
+            if isinstance(found, tuple) and found[index] is None and node.users:
+                self.errors.add(
+                    "unsupported-op",
+                    f"result {index} of {_kind(source.target)} is not supported",
+                    fix="use its other results only",
+                    location=named_text(_location(source)),
+                )
             return
         location = _location(node)
         missing = False
@@ -208,7 +234,8 @@ class _Importer:
                 return [plain(y) for y in x]  # pyright: ignore[reportUnknownVariableType]
             return x
 
-        arguments = {name: plain(x) for name, x in _named(node).items()}
+        named = _named(node)
+        arguments = {name: plain(x) for name, x in named.items()}
         types = tuple(x.type for x in arguments.values() if isinstance(x, Value))
         text = named_text(location)
         if missing:
@@ -220,7 +247,9 @@ class _Importer:
             convert = ops.conversion(kind)
             if convert is None:
                 raise Refused("no conversion for this op", "write it with ops that the support table lists")
-            at = Node(self.builder, kind, node.name, location, arguments, node.meta.get("val"))
+            fakes = {key: x.meta["val"] for key, x in named.items() if hasattr(x, "meta") and "val" in x.meta}
+            used = frozenset(user.args[1] for user in node.users if _kind(user.target) == "getitem" and user.users)
+            at = Node(self.builder, kind, node.name, location, arguments, node.meta.get("val"), fakes, used)
             found = convert(at)
             made = at.made
             results = (found,) if isinstance(found, Value) else tuple(found)
@@ -243,12 +272,20 @@ class _Importer:
 
     # Results
 
+    def _kinds(self, count: int) -> Sequence[tuple[Any, str]]:
+        """What each result of the graph is, and the buffer or argument that it replaces."""
+        return [(spec.kind, str(spec.target)) for spec in self.program.graph_signature.output_specs]
+
+    def _structures(self) -> tuple[Any, Any]:
+        """The structure of arguments and of results."""
+        spec = self.program.call_spec
+        return spec.in_spec, spec.out_spec
+
     def _finish(
         self, last: Any, arguments: Sequence[str | None], constants: Sequence[tuple[int, Any]]
     ) -> ImportedProgram:
         from torch.export.graph_signature import OutputKind
 
-        signature = self.program.graph_signature
         returned = list(last.args[0])
         outputs: list[Port] = []
         results: list[Any] = []
@@ -267,18 +304,18 @@ class _Importer:
             results.append(self.builder.ssa(value))
             return name
 
-        for spec, x in zip(signature.output_specs, returned, strict=True):
-            if spec.kind == OutputKind.USER_OUTPUT:
+        for (kind, target), x in zip(self._kinds(len(returned)), returned, strict=True):
+            if kind == OutputKind.USER_OUTPUT:
                 if hasattr(x, "op"):
                     flat.append(Output(give(x, x.name)))
                 else:
                     flat.append(Output(value=x))
-            elif spec.kind == OutputKind.BUFFER_MUTATION:
-                states.append((str(spec.target), give(x, f"{spec.target}.next")))
-            elif spec.kind == OutputKind.USER_INPUT_MUTATION:
-                changed[str(spec.target)] = give(x, f"{spec.target}.next")
-            elif spec.kind != OutputKind.TOKEN:
-                raise CompileError("unsupported-op", f"an output of kind {spec.kind.name} is not supported")
+            elif kind == OutputKind.BUFFER_MUTATION:
+                states.append((target, give(x, f"{target}.next")))
+            elif kind == OutputKind.USER_INPUT_MUTATION:
+                changed[target] = give(x, f"{target}.next")
+            elif kind != OutputKind.TOKEN:
+                raise CompileError("unsupported-op", f"an output of kind {kind.name} is not supported")
         end = ReturnOp(*results)
         end.location = named(", ".join(port.name for port in outputs) or "nothing")
         self.block.add_op(end)
@@ -296,7 +333,7 @@ class _Importer:
             self.coverage.rows(),
             self.name,
         )
-        spec = self.program.call_spec
+        in_spec, out_spec = self._structures()
         return ImportedProgram(
             result,
             tuple(arguments),
@@ -304,10 +341,49 @@ class _Importer:
             changed,
             self.initial,
             tuple(constants),
-            spec.in_spec,
-            spec.out_spec,
+            in_spec,
+            out_spec,
             {port.name: port.type for port in self.inputs},
         )
+
+
+class _GraphImporter(_Importer):
+    """Imports a graph that stands alone."""
+
+    def __init__(self, given: GraphProgram, name: str) -> None:
+        super().__init__(given.graph, name, False)
+        self.weights = given.weights
+
+    def _arguments(self) -> tuple[list[str | None], list[tuple[int, Any]]]:
+        arguments: list[str | None] = []
+        for node in self.program.graph.find_nodes(op="placeholder"):
+            position = len(arguments)
+            if position in self.weights:
+                self._weight(node, node.name)
+                arguments.append(None)
+            elif hasattr(node.meta.get("val"), "shape"):
+                arguments.append(self._input(node, node.name))
+            else:
+                arguments.append(None)
+        return arguments, []
+
+    def _tensor(self, target: str) -> Any:
+        names = [node.name for node in self.program.graph.find_nodes(op="placeholder")]
+        return self.weights[names.index(target)] if target in names else getattr(self.program, target)
+
+    def _constant(self, node: Any) -> None:
+        if hasattr(self._tensor(node.target), "dtype"):
+            self._weight(node, node.target)
+        else:
+            super()._constant(node)
+
+    def _kinds(self, count: int) -> Sequence[tuple[Any, str]]:
+        from torch.export.graph_signature import OutputKind
+
+        return [(OutputKind.USER_OUTPUT, "")] * count
+
+    def _structures(self) -> tuple[Any, Any]:
+        return None, None
 
 
 def _check(results: Sequence[Value | None], types: Sequence[TT | None]) -> None:
@@ -347,7 +423,7 @@ def _location(node: Any) -> Location:
     entries: list[Any] = list(stack.values())
     if entries:
         path = str(entries[-1][0])
-    path = re.sub(r"^L\['self'\]\.?|^self\.?", "", path)
+    path = re.sub(r"^L\['\w+'\]\.?|^self\.?", "", path)
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [f for f in frames if is_own(f[0])]
     line = f" ({Path(own[-1][0]).name}:{own[-1][1]})" if own else ""

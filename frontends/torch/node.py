@@ -56,15 +56,25 @@ def type_of(fake: Any) -> TT:
 class Node(Site):
     """One call of the graph. Arguments are those of the op's schema: tensors are `Value`s, the rest plain Python."""
 
-    __slots__ = ("_arguments", "kind", "name", "results")
+    __slots__ = ("_arguments", "_fakes", "_used", "kind", "name", "results")
 
     def __init__(
-        self, builder: Builder, kind: str, name: str, location: Location, arguments: Mapping[str, Any], fakes: Any
+        self,
+        builder: Builder,
+        kind: str,
+        name: str,
+        location: Location,
+        arguments: Mapping[str, Any],
+        fakes: Any,
+        given: Mapping[str, Any],
+        used: frozenset[int] = frozenset(),
     ) -> None:
         super().__init__(builder, location, name)
         self.kind = kind
         self.name = name
         self._arguments = arguments
+        self._fakes = given
+        self._used = used
         several = cast("Sequence[Any]", fakes if isinstance(fakes, tuple | list) else (fakes,))
         self.results: tuple[TT | None, ...] = tuple(
             type_of(x) if hasattr(x, "shape") and hasattr(x, "dtype") else None for x in several
@@ -100,6 +110,11 @@ class Node(Site):
     def has(self, name: str) -> bool:
         """Whether an argument is given and is not None."""
         return self._arguments.get(name) is not None
+
+    def is_dense(self, name: str) -> bool:
+        """Whether PyTorch has a tensor argument's elements in order and alone in its memory."""
+        fake = self._fakes[name]
+        return bool(fake.is_contiguous()) and fake.storage_offset() == 0
 
     def tensors(self, name: str) -> tuple[Value, ...]:
         """An argument that is a list of tensors."""
@@ -153,6 +168,10 @@ class Node(Site):
         """Dims counted from the front, sorted; all when the argument is left out or empty."""
         found = self.ints(name, ())
         return tuple(sorted({d % max(rank, 1) for d in found})) if found else tuple(range(rank))
+
+    def uses(self, result: int) -> bool:
+        """Whether the model uses a result of several."""
+        return result in self._used
 
     # Building
 

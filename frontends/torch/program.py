@@ -29,6 +29,28 @@ KEPT = (
 )
 """Composites that are imported whole, as they map better than what they decompose into."""
 
+ASKED = (
+    "aten._native_batch_norm_legit.no_stats",
+    "aten._native_batch_norm_legit_functional.default",
+    "aten.batch_norm_backward.default",
+    "aten.max_pool2d_with_indices_backward.default",
+    "aten.upsample_nearest1d.vec",
+    "aten.upsample_nearest2d.vec",
+    "aten.upsample_nearest3d.vec",
+    "aten.upsample_nearest1d.default",
+    "aten.upsample_nearest2d.default",
+    "aten.upsample_nearest3d.default",
+    "aten.upsample_linear1d.vec",
+    "aten.upsample_linear1d.default",
+    "aten.upsample_bilinear2d.vec",
+    "aten.upsample_bilinear2d.default",
+    "aten.upsample_bicubic2d.vec",
+    "aten.upsample_bicubic2d.default",
+    "aten.grid_sampler_2d.default",
+)
+"""Ops that PyTorch decomposes when asked: resampling into positions that are known here and what is gathered at them,
+batch norms of training into statistics."""
+
 
 def is_own(path: str) -> bool:
     """Whether a file is a model's: not one of PyTorch or of Python."""
@@ -83,17 +105,29 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
         raise CompileError("bad-model", f"'{path}' is no exported program: {_first_line(error)}") from error
 
 
-def lowered(program: Any) -> ExportedProgram:
-    """The program in core ATen, composites of `KEPT` whole."""
+def decompositions() -> Any:
+    """What PyTorch decomposes, by op."""
     import torch
 
     table: Any = torch.export.default_decompositions()
     for name in KEPT:
-        packet, _, overload = name.removeprefix("aten.").partition(".")
-        table.pop(getattr(getattr(torch.ops.aten, packet), overload), None)
+        table.pop(_op(name), None)
+    table.update(torch._decomp.get_decompositions([_op(name) for name in ASKED]))  # pyright: ignore
+    return table
+
+
+def _op(name: str) -> Any:
+    import torch
+
+    _, packet, overload = name.split(".")
+    return getattr(getattr(torch.ops.aten, packet), overload)
+
+
+def lowered(program: Any) -> ExportedProgram:
+    """The program in core ATen, composites of `KEPT` whole."""
     try:
         with _quiet():
-            return program.run_decompositions(table)
+            return program.run_decompositions(decompositions())
     except Exception as error:
         raise CompileError("bad-model", f"PyTorch does not decompose the program: {_first_line(error)}") from error
 

@@ -31,7 +31,8 @@ REWRITES_PER_OP = 64
 """A set of patterns that needs more rewrites than this per op of the module is taken for a circle."""
 REWRITES_AT_LEAST = 1024
 PAIRS_MOST = 125_000
-"""Rewrites granted beyond that where each op may have to pass each other one, half the square of the ops."""
+"""Rewrites granted beyond that, half the square of the ops, where each op may have to pass each other one: to patterns
+that move ops, and make neither more nor others."""
 SUSPICIOUS = 256
 """Rewrites, beside two per op, after which it is watched whether the patterns get anywhere."""
 DEAD = "dead"
@@ -62,17 +63,30 @@ class Watchdog:
     It sleeps until there were many rewrites. From then on it follows what becomes of each op: an op that has the state
     it had before (name, attributes, types, and operands up to what replaced them) was rewritten for nothing, and one
     that was rewritten more often than there are ops to merge it with grows or counts without end. What neither catches
-    ends at a limit of all rewrites.
+    ends at a limit of all rewrites. With a `region` growth all over it is looked for from half the limit on, stretch by
+    stretch: a quarter of the rewrites may leave one op more, or an op such as was never there. Patterns that only move
+    ops about get `more` rewrites.
     """
 
-    def __init__(self, size: int, limit: int) -> None:
+    def __init__(self, size: int, limit: int, region: Region | None = None, more: int = 0) -> None:
         self.limit = limit
+        self.growth_at = limit // 2 if more else limit
+        self.most = limit + (more if region is not None else 0)
+        self.region = region
+        self.stretch = SUSPICIOUS + 4 * size
+        self.ops = 0
+        """How many ops something needs, at the start of a stretch."""
+        self.kinds: set[Hashable] = set()
+        """Names, attributes and types of ops that are or were there."""
+        self.news = 0
+        """How many were added in the stretch."""
         self.awake_at = min(SUSPICIOUS + 2 * size, limit)
         self.deepest = SUSPICIOUS + 4 * size
         self.awake = False
         self.spent = 0
         self.last: deque[tuple[str, str, LocationAttr]] = deque(maxlen=64)
         self.returns: Counter[Hashable] = Counter()
+        self.states: dict[Hashable, int] = {}
         self.same: dict[SSAValue, SSAValue] = {}
         """Values made since it woke → the older value that they replaced."""
         self.root: dict[Operation, Operation] = {}
@@ -83,25 +97,31 @@ class Watchdog:
 
     def state(self, op: Operation) -> Hashable:
         """The state of an op before a pattern is tried on it; None for ops with regions, whose inside may change. It
-        costs more than many a pattern, and is taken for a quarter of the rewrites that follow each other."""
-        if op.regions or self.depth.get(op, 0) % 256 >= 64:
+        costs more than many a pattern, and is taken for a quarter of the rewrites when they are many."""
+        often = self.depth.get(op, 0) % 256 < 64 and (self.spent < self.growth_at // 2 or self.spent & 768 == 0)
+        if op.regions or not often:
             return None
-        return self.root.get(op, op), self._state(op, 4)
+        return self.root.get(op, op), self._state(op, 4, {})
 
-    def _state(self, op: Operation, depth: int) -> Hashable:
+    def _state(self, op: Operation, depth: int, seen: dict[tuple[SSAValue, int], Hashable]) -> int:
+        """The number of a state; `seen` has the values that were met on the way to it."""
         attributes = *op.properties.items(), *op.attributes.items()
         types = tuple([result.type for result in op.results])
-        return op.name, attributes, types, tuple([self._value(value, depth) for value in op.operands])
+        operands = tuple([self._value(value, depth, seen) for value in op.operands])
+        return self.states.setdefault((op.name, attributes, types, operands), len(self.states))
 
-    def _value(self, value: SSAValue, depth: int) -> Hashable:
+    def _value(self, value: SSAValue, depth: int, seen: dict[tuple[SSAValue, int], Hashable]) -> Hashable:
         value = self.same.get(value, value)
-        if depth and isinstance(value, OpResult) and value.op in self.made:
-            return self._state(value.op, depth - 1), value.index
-        return value
+        if not (depth and isinstance(value, OpResult) and value.op in self.made):
+            return value
+        if (value, depth) not in seen:
+            seen[value, depth] = self._state(value.op, depth - 1, seen), value.index
+        return seen[value, depth]
 
     def inserted(self, op: Operation, matched: Operation | None) -> None:
         """An op was made while a pattern ran on `matched`."""
         self.made.add(op)
+        self._note_kind(op)
         if matched is not None:
             self.depth[op] = self.depth.get(matched, 0) + 1
 
@@ -126,8 +146,10 @@ class Watchdog:
         if not self.awake:
             self.awake = True
             return
-        if self.spent > self.limit:
-            raise EndlessRewrite(f"no rest after {self.limit} rewrites", self.last)
+        if self.spent > self.most:
+            raise EndlessRewrite(f"no rest after {self.most} rewrites", self.last)
+        if self.spent > self.growth_at and self.region is not None:
+            self._look_for_growth(op)
         depth = self.depth[op] = self.depth.get(op, 0) + 1
         if depth > self.deepest:
             raise EndlessRewrite(f"no rest after {depth} rewrites one after the other at one op", self.last)
@@ -138,6 +160,40 @@ class Watchdog:
                     f"no rest after {self.spent} rewrites: an op came back to the same state {RETURNS_MOST} times",
                     self.last,
                 )
+
+    def _look_for_growth(self, op: Operation) -> None:
+        """After a rewrite of `op` when there were many."""
+        region = self.region
+        assert region is not None
+        if self.kinds and op.parent is not None:
+            self._note_kind(op)
+        if (self.spent - self.growth_at - 1) % self.stretch:
+            return
+        ops = sum(1 for one in region.walk() if not is_trivially_dead(one))
+        if self.kinds:
+            for many, what in (
+                (ops - self.ops, "there are more ops"),
+                (self.news, "there are ops such as never before"),
+            ):
+                if 4 * many >= self.stretch:
+                    raise EndlessRewrite(
+                        f"no rest after {self.spent} rewrites: {what}, {many} of the last {self.stretch} made one",
+                        self.last,
+                    )
+        else:
+            self.kinds.update(_kind(one) for one in region.walk())
+        self.ops, self.news = ops, 0
+
+    def _note_kind(self, op: Operation) -> None:
+        if self.kinds and not op.regions and (kind := _kind(op)) not in self.kinds:
+            self.kinds.add(kind)
+            self.news += 1
+
+
+def _kind(op: Operation) -> Hashable:
+    """Equal for ops of one name, attributes and types."""
+    types = tuple([result.type for result in op.results])
+    return op.name, *op.properties.items(), *op.attributes.items(), None, types
 
 
 class LocatingRewriter(PatternRewriter):
@@ -322,12 +378,12 @@ def rewrite(
     region = module.body if isinstance(module, ModuleOp) else module
     assert not fold or ctx is not None, "folding makes constants, for which it needs the context"
     size = sum(1 for _ in region.walk())
-    limit = REWRITES_AT_LEAST + REWRITES_PER_OP * size + min(size * size // 2, PAIRS_MOST)
+    limit = REWRITES_AT_LEAST + REWRITES_PER_OP * size
     walker = _Walker(
         _Patterns(tuple(patterns), ctx, fold, dce, canonical),
         apply_recursively=not once,
         walk_reverse=reverse,
-        watchdog=Watchdog(size, limit),
+        watchdog=Watchdog(size, limit, region, min(size * size // 2, PAIRS_MOST)),
     )
     return walker.rewrite_region(region)
 

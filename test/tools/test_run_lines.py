@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import lit_format
 import pytest
@@ -77,26 +80,85 @@ def test_mismatches() -> None:
 
 
 def test_lit_runs_a_file_in_a_fork_up_to_the_line_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lit_format.forked(path) == (0, "")
+    assert lit_format.forked(path)[:2] == (0, "")
     path.write_text(path.read_text() + "// RUN: headrace-opt %s -p cze\n// RUN: headrace-opt %s -p czf\n")
-    code, shown = lit_format.forked(path)
+    code, shown, _ = lit_format.forked(path)
     assert code == 2
     assert "unknown pass 'cze'" in shown
     assert "czf" not in shown
     path.write_text(PROGRAM)
-    assert lit_format.forked(path) == (1, "no RUN line")
+    assert lit_format.forked(path)[:2] == (1, "no RUN line")
     monkeypatch.setattr(lit_format, "run_file", lambda path: os.kill(os.getpid(), signal.SIGKILL))
-    assert lit_format.forked(path) == (-signal.SIGKILL, "")
+    assert lit_format.forked(path)[:2] == (-signal.SIGKILL, "")
     monkeypatch.setattr(lit_format, "run_file", lambda path: 1 / 0)
-    code, shown = lit_format.forked(path)
+    code, shown, _ = lit_format.forked(path)
     assert code == 1
     assert "ZeroDivisionError" in shown
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[lit_format.Worker]:
+    """Runs files as a worker of lit does; a file fails when something of one before it is left, or says that it ran
+    warm."""
+
+    def run_file(path: Path) -> tuple[int, str]:
+        left = [name for name in ("left", "opt_left") if name in vars(sys) or hasattr(opt, name)]
+        sys.left = opt.opt_left = True  # pyright: ignore[reportAttributeAccessIssue]
+        return int(bool(left) or "fails" in path.read_text()), "warm" if os.getppid() != test_process else "cold"
+
+    test_process = os.getpid()
+    monkeypatch.setattr(lit_format, "run_file", run_file)
+    monkeypatch.setattr(lit_format, "FOUNDATION", ())
+    lit_format.worker.cache_clear()
+    one = lit_format.worker(False)
+    yield one
+    if one.warm is not None:
+        one.warm.pipe.close()
+    lit_format.worker.cache_clear()
+
+
+def test_a_test_runs_warm_when_all_that_it_names_ran_cold_and_nothing_is_left_of_others(
+    worker: lit_format.Worker, tmp_path: Path
+) -> None:
+    file = tmp_path / "x.mlir"
+    test = SimpleNamespace(getSourcePath=lambda: str(file))
+
+    def ran(line: str, program: str = PROGRAM) -> tuple[int, str]:
+        file.write_text(f"// RUN: headrace-opt %s {line}\n{program}")
+        result = lit_format.ForkedFormat().execute(test, None)  # a copy for each test, as lit has it
+        return int(result.code.isFailure), result.output
+
+    assert ran("-p cse") == (0, "cold")
+    assert ran("-p cse") == (0, "warm")
+    assert ran("-p cse") == (0, "warm")
+    assert ran("-p dce # fails") == (1, "cold")
+    assert ran("-p dce") == (0, "cold"), "only what passed counts"
+    assert ran("-p dce,cse") == (0, "warm")
+    assert ran("-p dce", f"{PROGRAM}rdu.program @x {{}}") == (0, "cold")
+    assert ran("-p dce --lint") == (0, "cold")
+    worker.cold = True
+    assert ran("-p cse") == (0, "cold")
+
+
+def test_what_a_test_loads_is_handed_on_but_for_its_own_modules() -> None:
+    sys.modules["headrace_plugin"] = sys.modules["headrace.nonsense"] = sys
+    try:
+        names = ["headrace.tools.opt", "headrace_plugin", "headrace.nonsense", "json", "pytest"]
+        assert [*lit_format.loadable(names)] == ["headrace.tools.opt", "json"]
+    finally:
+        del sys.modules["headrace_plugin"], sys.modules["headrace.nonsense"]
+
+
+def test_a_warm_process_that_ends_fails_the_test(worker: lit_format.Worker, path: Path) -> None:
+    worker.run(path)
+    assert worker.warm is not None
+    worker.warm.modules = ["no_such_module"]
+    assert worker.run(path) == (1, "the process that runs warm tests ended", ())
 
 
 def test_lit_loads_no_dialect_and_no_pass_before_the_fork() -> None:
     """What a worker has loaded, a test may leave out without being told."""
     import subprocess
-    import sys
 
     code = (
         "import sys; from importlib import import_module\n"

@@ -24,13 +24,19 @@ def is_program(model: Any) -> bool:
     if torch is None:
         return False
     exported = getattr(getattr(torch, "export", None), "ExportedProgram", ())
-    return isinstance(model, (torch.nn.Module, exported) if exported else torch.nn.Module)
+    graph = getattr(sys.modules.get("headrace.frontends.torch"), "GraphProgram", ())
+    return isinstance(model, tuple(kind for kind in (torch.nn.Module, exported, graph) if kind))
 
 
 def import_torch(
     model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, shape_only: bool
 ) -> ImportedProgram:
-    """Import a module (on example inputs), an exported program or a `.pt2` file."""
+    """Import a module (on example inputs), an exported program, a graph or a `.pt2` file."""
+    graph = getattr(sys.modules.get("headrace.frontends.torch"), "GraphProgram", ())
+    if graph and isinstance(model, graph):
+        from headrace.frontends.torch import import_graph
+
+        return import_graph(model)
     program, name = _exported(model, inputs, kwargs)
     from headrace.frontends import torch as frontend
 

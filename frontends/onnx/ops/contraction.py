@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from headrace.frontends.building import Refused, Value
+from headrace.frontends.convolution import transposed
 from headrace.frontends.onnx.node import Node
 from headrace.frontends.onnx.ops import converts
 
@@ -105,13 +106,7 @@ def _conv_transpose(n: Node) -> Value:
         raise Refused(f"output_padding is {list(extra)} for {dims} spatial dims", code="bad-node")
     reach = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
     pads = _transposed_pads(n, size, strides, reach, extra)
-    x = _spread(n, x, strides)
-    lo = [r - p for r, p in zip(reach, pads[:dims], strict=True)]
-    hi = [r - p + e for r, p, e in zip(reach, pads[dims:], extra, strict=True)]
-    x = _pad_or_crop(n, x, lo, hi)
-    w = _mirrored(n, w, groups)
-    operands = (x, w) if bias is None else (x, w, bias)
-    return n.op("conv", *operands, strides=(1,) * dims, pads=(0,) * (2 * dims), dilations=dilations, groups=groups)
+    return transposed(n, x, w, bias, strides, pads, dilations, extra, groups)
 
 
 def _transposed_pads(
@@ -135,41 +130,6 @@ def _transposed_pads(
     small = [t // 2 for t in total]
     large = [t - s for t, s in zip(total, small, strict=True)]
     return (*small, *large) if mode == "SAME_UPPER" else (*large, *small)
-
-
-def _spread(n: Node, x: Value, strides: Sequence[int]) -> Value:
-    """stride - 1 zeros between neighbours of each spatial dim."""
-    if all(s == 1 for s in strides):
-        return x
-    lead, size = x.shape[:2], x.shape[2:]
-    split = tuple(v for length in size for v in (length, 1))
-    hi = (0, 0, *(v for s in strides for v in (0, s - 1)))
-    x = n.op("pad", n.reshape(x, (*lead, *split)), lo=(0,) * len(hi), hi=hi)
-    x = n.reshape(x, (*lead, *(length * s for length, s in zip(size, strides, strict=True))))
-    return _pad_or_crop(n, x, [0] * len(size), [1 - s for s in strides])
-
-
-def _pad_or_crop(n: Node, x: Value, lo: Sequence[int], hi: Sequence[int]) -> Value:
-    """Zeros around the spatial dims; a negative count cuts instead."""
-    if any(v < 0 for v in (*lo, *hi)):
-        starts = (0, 0, *(max(-v, 0) for v in lo))
-        stops = (*x.shape[:2], *(s - max(-v, 0) for s, v in zip(x.shape[2:], hi, strict=True)))
-        x = n.op("slice", x, starts=starts, stops=stops, steps=(1,) * x.rank)
-    if any(v > 0 for v in (*lo, *hi)):
-        x = n.op("pad", x, lo=(0, 0, *(max(v, 0) for v in lo)), hi=(0, 0, *(max(v, 0) for v in hi)))
-    return x
-
-
-def _mirrored(n: Node, w: Value, groups: int) -> Value:
-    """The filter [C, O/groups, kernel…] as [O, C/groups, kernel…], its kernel dims backwards."""
-    c, o, kernel = w.shape[0], w.shape[1], w.shape[2:]
-    starts = (0, 0, *(k - 1 for k in kernel))
-    w = n.op("slice", w, starts=starts, stops=(c, o, *((-1,) * len(kernel))), steps=(1, 1, *((-1,) * len(kernel))))
-    if groups == 1:
-        return n.transpose(w, (1, 0, *range(2, w.rank)))
-    w = n.reshape(w, (groups, c // groups, o, *kernel))
-    w = n.transpose(w, (0, 2, 1, *range(3, w.rank)))
-    return n.reshape(w, (groups * o, c // groups, *kernel))
 
 
 @converts("MaxPool", "AveragePool")

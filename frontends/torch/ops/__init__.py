@@ -13,7 +13,17 @@ from typing import TypeVar
 
 from headrace.frontends.torch.node import Node, Result
 
-FAMILIES = ("elementwise", "creation", "reduction", "movement", "indexing", "contraction", "normalization")
+FAMILIES = (
+    "elementwise",
+    "functions",
+    "creation",
+    "reduction",
+    "movement",
+    "indexing",
+    "ordering",
+    "contraction",
+    "normalization",
+)
 
 Convert = Callable[[Node], Result]
 T = TypeVar("T", bound=Convert)

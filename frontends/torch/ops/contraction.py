@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.dialects.support import dtypes
-from headrace.frontends.building import Value
+from headrace.frontends.building import Refused, Value
+from headrace.frontends.convolution import transposed
 from headrace.frontends.torch.node import Node
 from headrace.frontends.torch.ops import converts
 
@@ -39,8 +39,6 @@ def _addmm(n: Node) -> Value:
 @converts("scaled_dot_product_attention")
 def _attention(n: Node) -> Value:
     """Groups of query heads share a key head with `enable_gqa`; a mask of booleans says what may be seen."""
-    from headrace.frontends.building import Refused
-
     q, k, v = n["query"], n["key"], n["value"]
     if n.number("dropout_p", 0.0):
         raise Refused("it drops out attention weights", "call model.eval() before inference")
@@ -65,24 +63,22 @@ def _repeated(n: Node, x: Value, times: int) -> Value:
 
 @converts("convolution")
 def _convolution(n: Node) -> Value:
-    from headrace.frontends.building import Refused
-
     x, w = n["input"], n["weight"]
     rank = w.rank - 2
-    if n.get("transposed"):
-        raise Refused("transposed convolutions are not supported yet")
-    unbatched = x.rank == rank + 1
-    if unbatched:
+    if x.rank == rank + 1:
         x = n.reshape(x, (1, *x.shape))
-    pads = n.spread("padding", rank)
-    operands = [x, w, *((n["bias"],) if n.has("bias") else ())]
-    y = n.op(
-        "conv",
-        *operands,
-        strides=n.spread("stride", rank),
-        pads=(*pads, *pads),
-        dilations=n.spread("dilation", rank),
-        groups=n.number("groups", 1),
-    )
-    assert dtypes.is_float(y.dtype)
-    return n.done(y)
+    bias = n["bias"] if n.has("bias") else None
+    strides, pads, dilations = (n.spread(name, rank) for name in ("stride", "padding", "dilation"))
+    groups = n.number("groups", 1)
+    if n.get("transposed"):
+        extra = n.spread("output_padding", rank)
+        return n.done(transposed(n, x, w, bias, strides, (*pads, *pads), dilations, extra, groups))
+    operands = (x, w) if bias is None else (x, w, bias)
+    return n.done(n.op("conv", *operands, strides=strides, pads=(*pads, *pads), dilations=dilations, groups=groups))
+
+
+@converts("prims.fma.default")
+def _fma(n: Node) -> Value:
+    """a · b + c; rounded twice."""
+    a, b, c = (n.tensor(name, n.type.dtype) for name in ("a", "b", "c"))
+    return n.done(n.op("add", n.op("mul", a, b), c))

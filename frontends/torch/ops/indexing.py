@@ -4,26 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.dialects.support import dtypes
 from headrace.frontends.building import Refused, Value
 from headrace.frontends.torch.node import Node
 from headrace.frontends.torch.ops import converts
+from headrace.frontends.torch.ops.elementwise import floor_divide
 
 
 @converts("embedding")
 def _embedding(n: Node) -> Value:
+    """Rows of a table. `padding_idx` and the rest say what becomes of gradients."""
     return n.op("gather", n["weight"], n["indices"], axis=0)
+
+
+def _line(n: Node, x: Value) -> Value:
+    """A tensor in which a scalar has one dim."""
+    return x if x.rank else n.reshape(x, (1,))
 
 
 @converts("index_select")
 def _index_select(n: Node) -> Value:
-    x = n["self"]
-    return n.done(n.op("gather", x, n.reshape(n["index"], (n["index"].type.elements,)), axis=n.dim("dim", x.rank)))
+    x, index = _line(n, n["self"]), n["index"]
+    return n.done(n.op("gather", x, n.reshape(index, (index.type.elements,)), axis=n.dim("dim", x.rank)))
 
 
 @converts("gather")
 def _gather(n: Node) -> Value:
+    x, index = _line(n, n["self"]), _line(n, n["index"])
+    if not index.type.elements:
+        return n.filled(0, n.type)
+    return n.done(n.op("gather_elements", x, index, axis=n.dim("dim", x.rank)))
+
+
+@converts("put")
+def _put(n: Node) -> Value:
+    """Elements counted in row-major order."""
     x = n["self"]
-    return n.op("gather_elements", x, n["index"], axis=n.dim("dim", x.rank))
+    flat, index = n.reshape(x, (x.type.elements,)), n["index"]
+    if not index.type.elements:
+        return x
+    index = n.reshape(index, (index.type.elements,))
+    new = n.reshape(n.cast(n["source"], x.dtype), index.shape)
+    reduction = "add" if n.get("accumulate") else "none"
+    return n.reshape(n.op("scatter_elements", flat, index, new, axis=0, reduction=reduction), x.shape)
 
 
 def _indices(n: Node, x: Value) -> list[Value | None]:
@@ -119,3 +142,134 @@ def _masked(n: Node, x: Value, mask: Value, values: Value) -> Value:
             )
         values = n.reshape(values, values.shape[values.rank - rest :])
     return n.op("select", mask, values, x)
+
+
+# Parts written at indices
+
+REDUCTIONS = {
+    "add": "add", "sum": "add", "mean": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"
+}  # fmt: skip
+
+
+def _part(n: Node, x: Value, index: Value) -> Value:
+    """The elements that are written: as many as the index has of a tensor, or one number everywhere."""
+    found = n.get("src", n.get("value"))
+    if not isinstance(found, Value):
+        return n.broadcast(n.scalar(found, x.dtype), index.shape)
+    part = n.cast(_line(n, found), x.dtype)
+    for axis, size in enumerate(index.shape):
+        part = n.slice(part, axis, 0, size) if part.shape[axis] != size else part
+    return part
+
+
+@converts("scatter", "scatter_add")
+def _scatter(n: Node) -> Value:
+    x, index = _line(n, n["self"]), _line(n, n["index"])
+    how = n.get("reduce", "add" if n.stem == "scatter_add" else None)
+    if not index.type.elements:
+        return n["self"]
+    return n.done(_scattered(n, x, index, _part(n, x, index), REDUCTIONS[how] if how else "none"))
+
+
+def _scattered(n: Node, x: Value, index: Value, part: Value, reduction: str) -> Value:
+    """Elements written along dim `dim`; truth values are combined as numbers."""
+    axis = n.dim("dim", x.rank)
+    if x.dtype != "i1" or reduction == "none":
+        return n.op("scatter_elements", x, index, part, axis=axis, reduction=reduction)
+    reduction = {"add": "max", "mul": "min"}.get(reduction, reduction)
+    numbers = n.cast(x, "ui8"), index, n.cast(part, "ui8")
+    return n.cast(n.op("scatter_elements", *numbers, axis=axis, reduction=reduction), "i1")
+
+
+@converts("scatter_reduce", "index_reduce")
+def _scatter_reduce(n: Node) -> Value:
+    """Elements combined with what is there, or only with one another; a mean is a sum over a count."""
+    x, index = _line(n, n["self"]), _line(n, n["index"])
+    if not index.type.elements:
+        return n["self"]
+    how, include = n.get("reduce"), bool(n.get("include_self", True))
+    if n.stem == "index_reduce":
+        part = n.cast(_line(n, n["source"]), x.dtype)
+        axis = n.dim("dim", x.rank)
+        index = n.reshape(index, (*(1,) * axis, part.shape[axis], *(1,) * (x.rank - axis - 1)))
+        index = n.broadcast(index, part.shape)
+    else:
+        part = _part(n, x, index)
+    reduction = REDUCTIONS[how]
+    base = x
+    if not include:  # what is written starts from the number that changes nothing
+        low, high = dtypes.lowest(x.dtype), dtypes.highest(x.dtype)
+        first = {"add": 0, "mul": 1, "max": low, "min": high}[reduction]
+        base = _scattered(n, x, index, n.filled(first, part.type), "none")
+    y = _scattered(n, base, index, part, reduction)
+    if how == "mean":
+        counts = n.filled(int(include), x.type)
+        if not include:
+            counts = _scattered(n, n.filled(1, x.type), index, n.filled(0, part.type), "none")
+        counts = _scattered(n, counts, index, n.filled(1, part.type), "add")
+        y = n.op("div", y, counts) if dtypes.is_float(x.dtype) else floor_divide(n, y, counts)
+    return n.done(y)
+
+
+@converts("masked_scatter")
+def _masked_scatter(n: Node) -> Value:
+    """The elements of a tensor, in order, where a mask is true: how many are so before says which."""
+    source = n["source"]
+    shape = n.type.shape
+    x, mask = n.broadcast(n["self"], shape), n.broadcast(n.cast(n["mask"], "i1"), shape)
+    if not source.type.elements or not n.type.elements:
+        return x
+    flat = n.cast(n.reshape(mask, (n.type.elements,)), "i64")
+    at = n.op("cumsum", flat, axis=0, exclusive=True)
+    at = n.op("min", at, n.scalar(source.type.elements - 1, "i64"))
+    new = n.op("gather", n.reshape(source, (source.type.elements,)), at, axis=0)
+    return n.op("select", mask, n.reshape(n.cast(new, x.dtype), shape), x)
+
+
+@converts("masked_select", "nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount")
+def _unknown(n: Node) -> Value:
+    raise Refused(
+        "how many elements it gives depends on what they are",
+        "shapes are static: mask instead of selecting, as with torch.where",
+        code="dynamic-shape",
+    )
+
+
+@converts("repeat_interleave.Tensor")
+def _repeat_interleave(n: Node) -> Value:
+    """The position of each copy's original: how many runs end at or before it."""
+    repeats = n.cast(n["repeats"], "i64")
+    size = n.type.shape[0]
+    if not size:
+        return n.filled(0, n.type)
+    ends = n.reshape(n.op("cumsum", repeats, axis=0), (1, repeats.shape[0]))
+    at = n.op("iota", shape=(size, 1), dtype="i64", axis=0)
+    before = n.cast(n.op("less_equal", ends, at), "i64")
+    return n.done(n.op("reduce_sum", before, axes=(1,), keepdims=False))
+
+
+# Experts
+
+
+@converts("transformers.grouped_mm_fallback.default")
+def _grouped_mm(n: Node) -> Value:
+    """Rows that are sorted by group, each times the matrix of its group; `offs` says where groups end.
+
+    Few rows take their matrices each: a product of a row reads one matrix. With more rows than groups each row is as
+    long as all groups together, zero but for the part of its own, and one product reads every matrix once: it makes as
+    many multiplications as groups that do not count.
+    """
+    x, weight = n["input"], n["weight"]
+    rows, (groups, depth, width) = x.shape[0], weight.shape
+    ends = n.reshape(n.cast(n["offs"], "i64"), (1, groups))
+    at = n.op("iota", shape=(rows, 1), dtype="i64", axis=0)
+    group = n.op("reduce_sum", n.cast(n.op("less_equal", ends, at), "i64"), axes=(1,), keepdims=False)
+    if rows <= groups:
+        own = n.op("gather", weight, n.op("min", group, n.scalar(groups - 1, "i64")), axis=0)
+        y = n.reshape(n.op("matmul", n.reshape(x, (rows, 1, depth)), own), (rows, width))
+        inside = n.op("less", n.reshape(group, (rows, 1)), n.scalar(groups, "i64"))
+        return n.op("select", inside, y, n.scalar(0, x.dtype))
+    numbers = n.op("iota", shape=(1, groups, 1), dtype="i64", axis=1)
+    mine = n.op("equal", n.reshape(group, (rows, 1, 1)), numbers)
+    spread = n.op("select", mine, n.reshape(x, (rows, 1, depth)), n.scalar(0, x.dtype))
+    return n.op("matmul", n.reshape(spread, (rows, groups * depth)), n.reshape(weight, (groups * depth, width)))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.frontends.building import Value
+from typing import TYPE_CHECKING
+
+from headrace.frontends.building import Refused, Value
 from headrace.frontends.torch.node import Node
 from headrace.frontends.torch.ops import converts
+
+if TYPE_CHECKING:
+    from headrace.frontends.building import Array
 
 
 @converts(
@@ -12,9 +17,7 @@ from headrace.frontends.torch.ops import converts
 )
 def _view(n: Node) -> Value:
     x = n["self"]
-    if n.has("dtype"):
-        from headrace.frontends.building import Refused
-
+    if x.dtype != n.type.dtype:
         raise Refused("it looks at the bits of another type", "cast with .to(dtype)")
     return n.reshape(x, n.type.shape)
 
@@ -46,16 +49,18 @@ def _expand(n: Node) -> Value:
     return n.broadcast(n["self"], n.type.shape)
 
 
+def _bounds(n: Node, size: int) -> tuple[int, int, int]:
+    """Start, end and step of a part of a dim, within it."""
+    start, end = (min(max(i + size if i < 0 else i, 0), size) for i in (n.number("start", 0), n.number("end", size)))
+    return start, max(start, end), n.number("step", 1)
+
+
 @converts("slice", "slice_copy")
 def _slice(n: Node) -> Value:
     x = n["self"]
-    axis, size = n.dim("dim", x.rank, 0), 0
-    size = x.shape[axis]
-    start, end, step = n.number("start", 0), n.number("end", size), n.number("step", 1)
-    start, end = (min(max(i + size if i < 0 else i, 0), size) for i in (start, end))
-    if (start, end, step) == (0, size, 1):
-        return x
-    return n.slice(x, axis, start, max(start, end), step)
+    axis = n.dim("dim", x.rank, 0)
+    start, end, step = _bounds(n, x.shape[axis])
+    return x if (start, end, step) == (0, x.shape[axis], 1) else n.slice(x, axis, start, end, step)
 
 
 @converts("select", "select_copy")
@@ -108,27 +113,32 @@ def _pad(n: Node) -> Value:
     """Pads are pairs from the last dim on; negative ones crop."""
     x = n["self"]
     pads = n.ints("pad")
+    value = n.number("value", 0)
+    if not x.type.elements or not n.type.elements:
+        return n.filled(value, n.type)
     lo, hi = [0] * x.rank, [0] * x.rank
     for i in range(len(pads) // 2):
         lo[x.rank - 1 - i], hi[x.rank - 1 - i] = pads[2 * i], pads[2 * i + 1]
     for axis in range(x.rank):
         first, last = max(-lo[axis], 0), x.shape[axis] - max(-hi[axis], 0)
+        if first >= last:
+            return n.filled(value, n.type)
         if (first, last) != (0, x.shape[axis]):
             x = n.slice(x, axis, first, last)
     lo, hi = [max(v, 0) for v in lo], [max(v, 0) for v in hi]
     if not any((*lo, *hi)):
         return x
-    return n.op("pad", x, lo=tuple(lo), hi=tuple(hi), mode="constant", value=float(n.number("value", 0)))
+    return n.op("pad", x, lo=tuple(lo), hi=tuple(hi), mode="constant", value=float(value))
 
 
 @converts("flip")
 def _flip(n: Node) -> Value:
-    """Rows in reverse order."""
-    import numpy as np
-
+    """Backwards along dims."""
     x = n["self"]
-    for axis in {d % max(x.rank, 1) for d in n.ints("dims")} if x.rank else ():
-        x = n.op("gather", x, n.constant(np.arange(x.shape[axis])[::-1].copy()), axis=axis)
+    dims = n.ints("dims") if x.rank else ()
+    for axis in sorted({d % x.rank for d in dims}):
+        if x.shape[axis] > 1:
+            x = n.slice(x, axis, x.shape[axis] - 1, -1, -1)
     return x
 
 
@@ -150,20 +160,126 @@ def _copy(n: Node) -> Value:
 @converts("slice_scatter")
 def _slice_scatter(n: Node) -> Value:
     """What is before, the new part, what is after; with steps, rows at positions."""
-    import numpy as np
-
     x, part = n["self"], n.cast(n["src"], n["self"].dtype)
     axis = n.dim("dim", x.rank, 0)
     size = x.shape[axis]
-    start, end, step = n.number("start", 0), n.number("end", size), n.number("step", 1)
-    start, end = (min(max(i + size if i < 0 else i, 0), size) for i in (start, end))
-    end = max(start, end)
-    if (start, end, step) == (0, size, 1) or start == end:
-        return x if start == end else part
+    start, end, step = _bounds(n, size)
+    if start == end:
+        return x
+    part = n.broadcast(part, (*x.shape[:axis], len(range(start, end, step)), *x.shape[axis + 1 :]))
     if step == 1:
         sides = [n.slice(x, axis, 0, start), part, n.slice(x, axis, end, size)]
-        return n.op("concat", *(side for side in sides if side.shape[axis]), axis=axis)
-    at = n.reshape(
-        n.constant(np.arange(start, end, step)), (*(1,) * axis, part.shape[axis], *(1,) * (x.rank - axis - 1))
-    )
+        sides = [side for side in sides if side.shape[axis]]
+        return n.op("concat", *sides, axis=axis) if len(sides) > 1 else part
+    at = n.int64s(range(start, end, step))
+    at = n.reshape(at, (*(1,) * axis, part.shape[axis], *(1,) * (x.rank - axis - 1)))
     return n.op("scatter_elements", x, n.broadcast(at, part.shape), part, axis=axis)
+
+
+def _diagonal_of(n: Node, x: Value) -> tuple[int, int, int, int, int]:
+    """The two dims of a diagonal, where it starts in each, and its length."""
+    a, b, offset = n.dim("dim1", x.rank, 0), n.dim("dim2", x.rank, 1), n.number("offset", 0)
+    down, right = max(-offset, 0), max(offset, 0)
+    return a, b, down, right, max(min(x.shape[a] - down, x.shape[b] - right), 0)
+
+
+@converts("diagonal", "diagonal_copy")
+def _diagonal(n: Node) -> Value:
+    """Every (length + 1)th element of the square that has it as its diagonal; it becomes the last dim."""
+    x = n["self"]
+    a, b, down, right, length = _diagonal_of(n, x)
+    if not n.type.elements:
+        return n.filled(0, n.type)
+    x = n.slice(n.slice(x, a, down, down + length), b, right, right + length)
+    others = [d for d in range(x.rank) if d not in (a, b)]
+    x = n.transpose(x, (*others, a, b))
+    x = n.reshape(x, (*x.shape[:-2], length * length))
+    return n.slice(x, x.rank - 1, 0, length * length, length + 1)
+
+
+@converts("diagonal_scatter")
+def _diagonal_scatter(n: Node) -> Value:
+    """The elements of the diagonal written at their coordinates."""
+    import numpy as np
+
+    x, part = n["self"], n["src"]
+    a, b, down, right, length = _diagonal_of(n, x)
+    if not part.type.elements:
+        return x
+    others = [d for d in range(x.rank) if d not in (a, b)]
+    steps = np.arange(length)
+    at = n.constant(np.stack([steps + down, steps + right], axis=1))
+    rows = n.transpose(x, (a, b, *others))
+    new = n.transpose(n.cast(part, x.dtype), (part.rank - 1, *range(part.rank - 1)))
+    y = n.op("scatter_nd", rows, at, new)
+    return n.transpose(y, [(a, b, *others).index(d) for d in range(x.rank)])
+
+
+def _storage(n: Node, x: Value) -> Array:
+    """For each element of a view the position of the dense tensor's element that it shows."""
+    import numpy as np
+
+    sizes, strides, offset = n.ints("size"), n.ints("stride"), n.number("storage_offset", 0)
+    at = np.full(sizes, offset, np.int64)
+    for d, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        at += (np.arange(size, dtype=np.int64) * stride).reshape((-1,) + (1,) * (len(sizes) - 1 - d))
+    if at.size and not 0 <= at.min() <= at.max() < x.type.elements:
+        raise Refused("it shows elements that are not its operand's", "index the whole tensor")
+    return at
+
+
+def _dense(n: Node) -> Value:
+    """The operand of an op that addresses memory as one line of elements."""
+    x = n["self"]
+    if not n.is_dense("self"):
+        raise Refused("it addresses the memory of a view", "call .contiguous() before, or index")
+    return n.reshape(x, (x.type.elements,))
+
+
+@converts("as_strided", "as_strided_copy")
+def _as_strided(n: Node) -> Value:
+    x = _dense(n)
+    at = _storage(n, x)
+    return n.op("gather", x, n.constant(at), axis=0) if at.size else n.filled(0, n.type)
+
+
+@converts("as_strided_scatter")
+def _as_strided_scatter(n: Node) -> Value:
+    x = _dense(n)
+    at = _storage(n, x)
+    if not at.size:
+        return n["self"]
+    new = n.reshape(n.cast(n["src"], x.dtype), (at.size,))
+    return n.reshape(n.op("scatter_elements", x, n.constant(at.reshape(-1)), new, axis=0), n["self"].shape)
+
+
+@converts("unfold", "unfold_copy")
+def _unfold(n: Node) -> Value:
+    """Windows along a dim, which become the last one: cut where they do not overlap, else looked up."""
+    import numpy as np
+
+    x, size, step = n["self"], n.number("size"), n.number("step")
+    if not n.type.elements:
+        return n.filled(0, n.type)
+    if not x.rank:
+        return n.reshape(x, n.type.shape)
+    axis = n.dim("dimension", x.rank)
+    count = n.type.shape[axis]
+    if size <= step and count * step <= x.shape[axis]:
+        y = n.slice(x, axis, 0, count * step)
+        y = n.reshape(y, (*x.shape[:axis], count, step, *x.shape[axis + 1 :]))
+        y = n.slice(y, axis + 1, 0, size)
+    else:
+        at: Array = np.add.outer(np.arange(count) * step, np.arange(size))
+        y = n.op("gather", x, n.constant(at), axis=axis)
+    return n.transpose(y, [d for d in range(y.rank) if d != axis + 1] + [axis + 1])
+
+
+@converts("tril_indices", "triu_indices")
+def _triangle(n: Node) -> Value:
+    """Rows and columns of a triangle, known while importing."""
+    import numpy as np
+
+    rows, columns, offset = n.number("row"), n.number("col"), n.number("offset", 0)
+    find = np.tril_indices if n.stem == "tril_indices" else np.triu_indices
+    return n.cast(n.constant(np.stack(find(rows, offset, columns)).astype(np.int64)), n.type.dtype)

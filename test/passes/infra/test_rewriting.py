@@ -15,6 +15,7 @@ from xdsl.dialects.test import Test, TestOp, TestPureOp, TestTermOp
 from xdsl.ir import Block, Operation, Region
 from xdsl.parser import Parser
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint
 
 from headrace.dialects.support import locations
 from headrace.dialects.support.journal import Journal, recording
@@ -175,6 +176,37 @@ class Grow(Counted):
         rewriter.replace(op, [more, AddiOp(more.result, op.rhs)])
 
 
+class Ripple(Counted):
+    """Changes the op behind: each op has its turn before one is at its second, and is never the same twice."""
+
+    def change(self, op: AddiOp, rewriter: PatternRewriter) -> None:
+        use = op.result.first_use
+        behind = use.operation if use is not None else None
+        if not isinstance(behind, AddiOp):
+            behind = next(op for op in op.parent.ops if isinstance(op, AddiOp)) if op.parent is not None else op
+        self.touch(behind, rewriter)
+        rewriter.notify_op_modified(behind)
+
+    @abstractmethod
+    def touch(self, op: AddiOp, rewriter: PatternRewriter) -> None: ...
+
+
+class RippleNumber(Ripple):
+    """A new attribute each time."""
+
+    def touch(self, op: AddiOp, rewriter: PatternRewriter) -> None:
+        op.attributes["n"] = IntegerAttr(self.calls, i64)
+
+
+class RippleGrow(Ripple):
+    """One op more each time, of a kind that is there."""
+
+    def touch(self, op: AddiOp, rewriter: PatternRewriter) -> None:
+        more = MuliOp(op.rhs, op.rhs)
+        rewriter.insert(more, InsertPoint.before(op))
+        op.operands = [op.lhs, more.result]
+
+
 class RightToLeft(Counted):
     """a + (b + c) for (a + b) + c."""
 
@@ -215,6 +247,20 @@ class MulFirst(RewritePattern):
         if isinstance(inner := op.lhs.owner, AddiOp):
             first = MuliOp(inner.lhs, op.rhs)
             rewriter.replace(op, [first, AddiOp(first.result, inner.rhs)])
+
+
+@pytest.mark.parametrize("kind", [RippleNumber, RippleGrow])
+def test_growth_all_over_a_module_is_found_in_a_number_of_rewrites_that_goes_with_its_ops(kind: type[Ripple]) -> None:
+    calls: list[int] = []
+    for length in (50, 500):
+        pattern = kind()
+        with pytest.raises(EndlessRewrite) as caught:
+            rewrite(chain(length), [pattern])
+        assert caught.value.patterns == (kind.__name__,)
+        assert caught.value.location.startswith("op")
+        calls.append(pattern.calls)
+    assert calls[1] < 40 * 500, "half a second"
+    assert calls[1] < 10 * calls[0]
 
 
 @pytest.mark.parametrize("reverse", [False, True])

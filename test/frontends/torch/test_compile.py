@@ -1,0 +1,91 @@
+"""`torch.compile(backend="headrace")`: inference, training, shapes and mistakes."""
+
+from typing import Any
+
+import pytest
+
+from headrace import CompileError
+from headrace.dynamo import backend
+
+library = pytest.importorskip("torch")
+torch: Any = library
+nn: Any = torch.nn
+
+
+def compiled(model: Any, **options: Any) -> Any:
+    return torch.compile(model, backend=backend, **options)
+
+
+class Attention(nn.Module):
+    """One head."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(width, 3 * width)
+        self.register_buffer("scale", torch.tensor(0.5))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return nn.functional.scaled_dot_product_attention(q, k, v) * self.scale
+
+
+def perceptron() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(12, 16), nn.GELU(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+def test_inference_reads_weights_until_they_change() -> None:
+    torch.manual_seed(0)
+    model, x = Attention().eval(), torch.randn(2, 6, 16)
+    function = compiled(model, dynamic=False)
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(function(x), model(x), rtol=1e-4, atol=1e-5)
+            model.qkv.weight.mul_(2)
+
+
+def test_each_shape_is_a_program() -> None:
+    model = perceptron()
+    function = compiled(model)
+    for rows in (2, 3, 5, 3):  # PyTorch makes sizes symbols at the second
+        x = torch.randn(rows, 12)
+        torch.testing.assert_close(function(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_training_follows_pytorch() -> None:
+    torch.manual_seed(1)
+    x, y = torch.randn(8, 12), torch.randint(0, 4, (8,))
+    losses: list[list[float]] = []
+    for compile in (False, True):
+        model = perceptron()
+        called = compiled(model, dynamic=False) if compile else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        losses.append([])
+        for _ in range(5):
+            loss = nn.functional.cross_entropy(called(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+    assert losses[0][0] - losses[0][-1] > 0.01
+    assert losses[1] == pytest.approx(losses[0], abs=1e-5)
+
+
+def test_mistakes_are_explained() -> None:
+    x = torch.randn(2, 4)
+    with pytest.raises(CompileError, match="drops elements at random"):
+        compiled(nn.Sequential(nn.Linear(4, 4), nn.Dropout()).train())(x)
+    with pytest.raises(CompileError, match=r"test_compile\.py:\d+\): aten._linalg_eigh"):
+        compiled(lambda a: torch.linalg.eigh(a)[0])(torch.eye(3))
+    with pytest.raises(Exception, match="no option 'devise'"):
+        compiled(lambda a: a + 1, options={"devise": "sn40l"})(x)
+
+
+def test_the_backend_is_found_by_name() -> None:
+    import tomllib
+    from importlib import import_module
+    from pathlib import Path
+
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    module, _, name = project["entry-points"]["torch_dynamo_backends"]["headrace"].partition(":")
+    assert getattr(import_module(module), name) is backend

@@ -1,0 +1,93 @@
+"""Convolutions, pools, norms and resampling, as PyTorch computes them."""
+
+from typing import Any
+
+import pytest
+
+library = pytest.importorskip("torch")
+
+from torch_programs import check  # noqa: E402
+
+torch: Any = library
+F: Any = torch.nn.functional
+
+
+def test_convolutions() -> None:
+    torch.manual_seed(0)
+    x, w, b = torch.randn(2, 4, 7, 6), torch.randn(4, 3, 3, 2), torch.randn(6)
+    check(
+        {
+            "transposed": lambda x, w, b: F.conv_transpose2d(x, w),
+            "groups": lambda x, w, b: F.conv_transpose2d(x, w, b, stride=(2, 3), padding=(1, 0), groups=2),
+            "extra": lambda x, w, b: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1, dilation=2),
+            "unbatched": lambda x, w, b: F.conv_transpose2d(x[0], w),
+            "plain": lambda x, w, b: F.conv2d(x, w.transpose(0, 1), stride=2, padding=1),
+            "same": lambda x, w, b: F.conv1d(x[:, :, 0], w[:, :, 0].repeat(1, 2, 1)[:, :4], padding="same"),
+        },
+        x,
+        w,
+        b,
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_pools() -> None:
+    torch.manual_seed(0)
+    check(
+        {
+            "max": lambda x: F.max_pool2d(x, 3, stride=2, padding=1),
+            "max ceil": lambda x: F.max_pool2d(x, (2, 3), stride=2, ceil_mode=True, dilation=2),
+            "max 1d": lambda x: F.max_pool1d(x[0], 3, stride=2),
+            "max 3d": lambda x: F.max_pool3d(x, 2),
+            "indices": lambda x: F.max_pool2d(x, 3, stride=2, padding=1, return_indices=True),
+            "indices only": lambda x: F.max_pool2d(x, 2, dilation=2, return_indices=True)[1],
+            "mean": lambda x: F.avg_pool2d(x, 3, stride=2, padding=1),
+            "mean inside": lambda x: F.avg_pool2d(x, 3, stride=2, padding=1, count_include_pad=False),
+            "mean ceil": lambda x: F.avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=True),
+            "divisor": lambda x: F.avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=True, divisor_override=5),
+            "mean 1d": lambda x: F.avg_pool1d(x[0], 3, stride=2),
+            "mean 3d": lambda x: F.avg_pool3d(x, 2),
+            "adaptive": lambda x: F.adaptive_avg_pool2d(x, (4, 3)),
+            "adaptive equal": lambda x: F.adaptive_avg_pool2d(x, (7, 2)),
+            "adaptive 1d": lambda x: F.adaptive_avg_pool1d(x[0], 3),
+            "adaptive max": lambda x: F.adaptive_max_pool2d(x, (4, 3)),
+        },
+        torch.randn(2, 3, 7, 6),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_norms() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 4, 5, 6)
+    check(
+        {
+            "layer": lambda x, w: torch.native_layer_norm(x, (6,), w, None, 1e-5),
+            "layer over dims": lambda x, w: torch.native_layer_norm(x, (5, 6), None, None, 1e-3)[0],
+            "group": lambda x, w: torch.native_group_norm(x, None, None, 2, 4, 30, 2, 1e-5),
+            "instance": lambda x, w: F.instance_norm(x),
+            "batch, training": lambda x, w: F.batch_norm(x, None, None, w[:4], training=True),
+        },
+        x,
+        torch.randn(6),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_resampling() -> None:
+    torch.manual_seed(0)
+    check(
+        {
+            "nearest": lambda x: F.interpolate(x, scale_factor=2),
+            "nearest size": lambda x: F.interpolate(x, size=(3, 7)),
+            "bilinear": lambda x: F.interpolate(x, size=(3, 7), mode="bilinear"),
+            "bilinear corners": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True),
+            "grid": lambda x: F.grid_sample(x, x[:, :2, :, :2].contiguous(), align_corners=False),
+        },
+        torch.randn(2, 3, 5, 4),
+        rtol=1e-4,
+        atol=1e-5,
+    )

@@ -1,0 +1,119 @@
+"""`torch.compile(module, backend="headrace")`: the graphs that PyTorch captures, for inference and for training.
+
+PyTorch cuts a program into graphs, says with which arguments each may be used, and calls what is made here. A graph of
+inference reads its parameters as weights for as long as they stay as they are; in a graph of training they are inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from headrace.dialects.support.diagnostics import CompileError
+from headrace.modules import ModuleExecutable
+
+OPTIONS = ("device", "precision", "mode", "lower_ports")
+
+
+def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+    """A callable for a graph of PyTorch. `options` are those of `headrace.compile`, given as
+    `torch.compile(module, backend="headrace", options={"precision": "bf16"})`."""
+    import torch as library
+    from torch._dynamo.backends.common import aot_autograd
+
+    from headrace.frontends.torch.program import decompositions
+
+    torch: Any = library
+    given = dict(options or {})
+    for name in given:
+        if name not in OPTIONS:
+            raise CompileError("bad-option", f"there is no option '{name}'", fix=f"options are {', '.join(OPTIONS)}")
+    if any(isinstance(x, torch.SymInt) for x in examples) or any(
+        isinstance(size, torch.SymInt) for x in examples if isinstance(x, torch.Tensor) for size in x.shape
+    ):
+        return _Shapes(graph, given)
+    compiles: Any = aot_autograd(
+        fw_compiler=lambda g, _: _boxed(Graph(g, {}, given)),
+        bw_compiler=lambda g, _: _boxed(Graph(g, {}, given)),
+        inference_compiler=lambda g, _: _boxed(Graph(g, _static(), given)),
+        decompositions=decompositions(),
+    )
+    return compiles(graph, examples)
+
+
+def _boxed(run: Callable[..., Any]) -> Any:
+    from torch._functorch.aot_autograd import make_boxed_func
+
+    return make_boxed_func(run)
+
+
+def _static() -> dict[int, None]:
+    """Positions of the parameters and buffers among the inputs of the graph that is compiled now."""
+    from torch._guards import TracingContext
+
+    context: Any = TracingContext.try_get()
+    found = getattr(getattr(context, "fw_metadata", None), "static_input_indices", None)
+    return dict.fromkeys(found or ())
+
+
+class Graph:
+    """One graph; lowered when it is first called, as its weights are known then."""
+
+    def __init__(self, graph: Any, static: Mapping[int, None], options: Mapping[str, Any]) -> None:
+        self.graph = graph
+        self.static = tuple(static)
+        self.options = options
+        self._seen: tuple[Any, ...] = ()
+        self._weights: tuple[Any, ...] = ()
+        self._run: ModuleExecutable | None = None
+
+    def __call__(self, *given: Any) -> Any:
+        """The results of the graph."""
+        seen = tuple(_identity(given[i]) for i in self.static)
+        if self._run is None or seen != self._seen:
+            if self._run is not None:  # weights that change once change again
+                self.static, seen = (), ()
+            self._weights = tuple(given[i] for i in self.static)  # kept, so that no other comes to lie there
+            self._run = self._lowered({i: given[i] for i in self.static})
+            self._seen = seen
+        return self._run(*given)
+
+    def _lowered(self, weights: Mapping[int, Any]) -> ModuleExecutable:
+        from headrace.compiler import compile
+        from headrace.frontends.torch import GraphProgram
+
+        return compile(GraphProgram(self.graph, weights), **self.options)
+
+
+def _identity(tensor: Any) -> tuple[int, int]:
+    """Changes when a tensor is written or is another one."""
+    version = 0
+    with suppress(RuntimeError):  # tensors of inference mode count no writes
+        version = tensor._version
+    return tensor.data_ptr(), version
+
+
+class _Shapes:
+    """A graph that PyTorch captured for many shapes: one of fixed shapes for each that it is called with."""
+
+    def __init__(self, graph: Any, options: Mapping[str, Any]) -> None:
+        self.graph = graph
+        self.options = options
+        self._made: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, *given: Any) -> Any:
+        import torch as library
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        torch: Any = library
+        key = (
+            torch.is_grad_enabled(),
+            *((tuple(x.shape), x.dtype, x.requires_grad) if isinstance(x, torch.Tensor) else x for x in given),
+        )
+        made = self._made.get(key)
+        if made is None:
+            mode: Any = FakeTensorMode(allow_non_fake_inputs=True)
+            examples = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in given]
+            made = self._made[key] = backend(self.graph, examples, self.options)
+        return made(*given)
