@@ -16,7 +16,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from headrace.dialects.dataflow.ops import BufferOp, StageOp, StoreOp, stream_of, views
 from headrace.dialects.dataflow.types import StreamType
-from headrace.dialects.machine.cost import memory_bytes_per_cycle
+from headrace.dialects.machine.cost import agcu_rate, memory_bytes_per_cycle, memory_cycles
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
 from headrace.dialects.tensor.shapes.bodies import Axis
@@ -95,7 +95,8 @@ def options(stage: StageOp, memories: Memories, most: int) -> list[tuple[Split, 
 
 class _Ports(NamedTuple):
     """Where a stage reads a buffer: with which operands, which part of a dim each of them comes by, and the words a
-    cycle that all units of the buffer may pass."""
+    cycle that all units of the buffer may pass. That is what their ports do, or one word each where a stage works on
+    one tile only: links are balanced for the average of a whole run, and such a stage has its words all at once."""
 
     extent: int
     operands: tuple[tuple[int, tuple[int, int]], ...]
@@ -112,6 +113,7 @@ class _Ports(NamedTuple):
 def _ports(stage: StageOp, memories: Memories) -> list[_Ports]:
     """Where a stage reads buffers."""
     taken: dict[BufferOp, list[tuple[int, tuple[int, int]]]] = {}
+    steps = stream_of(stage.outs[0]).steps
     for i, value in enumerate(stage.ins):
         if not isinstance(value, OpResult) or not isinstance(buffer := value.op, BufferOp):
             continue
@@ -123,7 +125,7 @@ def _ports(stage: StageOp, memories: Memories) -> list[_Ports]:
     found: list[_Ports] = []
     for buffer, operands in taken.items():
         dim, units = memories.spread(buffer)
-        rate = memories.device.pmu.read_ports * units
+        rate = units * (1 if steps == 1 else memories.device.pmu.read_ports)
         found.append(_Ports(buffer.buffer_type.shape[dim], tuple(operands), rate))
     return found
 
@@ -281,35 +283,34 @@ class Tally:
     share `units`."""
 
     def __init__(self, device: Device, units: int, grid: Grid) -> None:
-        self.device = device
+        memory = "hbm" if device.hbm else "ddr"
         self.units = units
         self.grid = grid
-        self.rate = memory_bytes_per_cycle(device, "hbm" if device.hbm else "ddr")
+        self.rate = memory_bytes_per_cycle(device, memory)
+        self.pace = agcu_rate(device, memory)
+        """Bytes that one address generator passes a cycle."""
+        self.latency = device.agcu.latency + memory_cycles(device, memory, 1)
         self.generators = device.count("agcu")
         self.open: Run | None = None
         self.fill: Array = np.zeros(0)
         """Cycles from the first tile of the open phase to the first of its last stage, and of the longest step."""
         self.longest: Array = np.zeros(0)
-        self.closed = Priced(np.zeros(0), np.zeros(len(PRICES)), np.zeros(len(PRICES)))
-        """Of the phases before the open one, at each of the prices: their times added up, and their units."""
-        self.phases = 0
+        self.closed: list[Priced] = []
+        """Of the phases before the open one, at each of the prices: their times, and their units."""
+        self.closed_units: Array = np.zeros(len(PRICES))
+        self.loads: list[tuple[int, Load]] = []
+        """What is loaded, with the number of the phase that waits for it."""
         self.loaded = 0
-        self.room = 0.0
-        self.first = 0.0
-        """The most bytes that a load of the first phase needs."""
-        self.most = 0.0
-        """The most bytes that a load of any phase needs, and the times of the phases before the first such."""
-        self.before: Array = self.closed.times
 
     def add(self, run: Run) -> None:
         """Processes of the phase that is open, or of a later one."""
         if self.open is None or self.open.phase != run.phase:
             if self.open is not None:
                 priced = self.grid.priced(self.open.units, self.units, self._times(self.open))
-                self.closed = Priced(priced.at, self.closed.times + priced.times, self.closed.units + priced.units)
+                self.closed.append(priced)
+                self.closed_units = self.closed_units + priced.units
             self.open = Run(run.phase, np.zeros_like(run.units), np.zeros_like(run.units), {})
             self.fill = self.longest = np.zeros_like(run.units)
-            self.phases += 1
         fills = self.open.fills
         for depth, step in run.fills.items():
             known = fills.get(depth)
@@ -325,37 +326,70 @@ class Tally:
 
     def load(self, load: Load) -> None:
         """What comes from off chip for the phase that is open."""
+        self.loads.append((len(self.closed), load))
         self.loaded += load.bytes
-        self.room += load.room
-        if self.phases <= 1:
-            self.first = max(self.first, load.first)
-        if load.first > self.most:
-            self.most, self.before = load.first, self.closed.times
 
-    def _wait(self, nbytes: float) -> float:
-        """Cycles until a load of so many bytes is there, when all that have room share the memory: address generators
-        are dealt out by bytes, so that large loads end together, and a small one has one of them."""
-        return min(self.room, nbytes * self.generators) / self.rate
+    def _arrivals(self, stored: int) -> dict[int, float]:
+        """For each phase that waits for loads, when the last of them is there. All begin at once and share the memory
+        by their generators; what one of them no longer takes, the others do."""
+        if not self.loads:
+            return {}
+        phases = [phase for phase, _ in self.loads]
+        nbytes, first, room = (np.array(x, np.float64) for x in zip(*(load for _, load in self.loads), strict=True))
+        order = {phase: i for i, phase in enumerate(dict.fromkeys(phases))}
+        ranks = np.array([order[phase] for phase in phases])
+        dealt = share_generators(nbytes, ranks, self.generators, stored, self.rate / self.pace)
+        done = np.sort(room / dealt)  # in bytes of each generator
+        at_work = dealt.sum() - np.append(0.0, np.cumsum(dealt[np.argsort(room / dealt)])[:-1])
+        speed = np.minimum(self.pace, self.rate / np.maximum(at_work, 1.0))
+        ends = np.cumsum(np.diff(done, prepend=0.0) / speed)
+        there = np.interp(first / dealt, np.append(0.0, done), np.append(0.0, ends)) + self.latency
+        found: dict[int, float] = {}
+        for phase, time in zip(phases, there, strict=True):
+            found[phase] = max(found.get(phase, 0.0), float(time))
+        return found
 
     def cycles(self, stored: int, launch: float) -> float:
         """Cycles of the section when it stores that many bytes off chip: the phases one after the other, each behind
         its loads, or the traffic if that takes longer; and the launch."""
         run = self.open
+        traffic = (self.loaded + stored) / self.rate
         if run is None:
-            return max(self.room, stored) / self.rate + launch
-        if self.phases == 1:
-            fits = np.flatnonzero(run.units <= self.units)
-            if not len(fits):
-                return float("inf")
-            total = last = float(self._times(run)[fits[0]])
+            return traffic + launch
+        times = self._times(run)
+        if not self.closed:
+            fits = np.flatnonzero(run.units <= self.units)[:1]
+            phases = [times[fits]]
         else:
-            priced = self.grid.priced(run.units, self.units, self._times(run))
-            fits = np.flatnonzero(self.closed.units + priced.units <= self.units)
-            if not len(fits):
-                return float("inf")
-            times = (self.closed.times + priced.times)[fits]
-            best = int(np.argmin(times))
-            total = float(times[best])
-            last = total - float(self.before[fits[best]])
-        time = max(self._wait(self.first) + total, self._wait(self.most) + last)
-        return max(time, (self.loaded + stored) / self.rate) + launch
+            priced = self.grid.priced(run.units, self.units, times)
+            fits = np.flatnonzero(self.closed_units + priced.units <= self.units)
+            phases = [phase.times[fits] for phase in (*self.closed, priced)]
+        if not len(fits):
+            return float("inf")
+        arrivals = self._arrivals(stored)
+        best = int(np.argmin(np.sum(phases, 0)))
+        time = 0.0
+        for number, cycles in enumerate(phases):
+            time = max(time, arrivals.get(number, 0.0)) + float(cycles[best])
+        return max(time, traffic) + launch
+
+
+AHEAD = 2
+"""How many times faster than the memory takes for all bytes of a section the generators of each load pass its own."""
+
+
+def share_generators(nbytes: Array, ranks: Array, generators: int, stored: int, enough: float) -> Array:
+    """How many address generators each load gets, in parts of one, about as `convert-dataflow-to-rdu` deals them out:
+    what moves its bytes `AHEAD` times faster than the memory does, and of those left most what is used first."""
+    total = nbytes.sum() + stored
+    least = 1 + AHEAD * enough * nbytes / total
+    urgent = np.append(nbytes / 2.0**ranks, float(stored))
+    least = np.append(least, 1 + AHEAD * enough * stored / total)
+    order = np.argsort(least / np.maximum(urgent, 1e-9))
+    least, urgent = least[order], urgent[order]
+    # the first k of them are raised to one level: what is left of the generators when the others have their least
+    level = (generators - (least.sum() - np.cumsum(least))) / np.maximum(np.cumsum(urgent), 1e-9)
+    raised = np.flatnonzero(level * urgent >= least)
+    counts = np.empty_like(least)
+    counts[order] = np.maximum(least, level[raised[-1]] * urgent) if len(raised) else least * generators / least.sum()
+    return counts[:-1]

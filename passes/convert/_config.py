@@ -40,12 +40,9 @@ from headrace.dialects.tensor.base import ir_type, tt
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.dialects.tensor.storage import WeightOp
 from headrace.passes.analysis.bodies import Body
-from headrace.passes.analysis.phases import phases
+from headrace.passes.analysis.phases import AHEAD, phases
 from headrace.passes.analysis.pieces import CONTRACTIONS
 from headrace.passes.analysis.views import producer
-
-AHEAD = 2
-"""How many times faster than the memory takes for all bytes of a section the generators of each load pass its own."""
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,8 @@ class _Block:
     """Consecutive processes that no cut parts: what they add to a group that ends with the process before them."""
 
     runs: tuple[Run, ...]
-    needed: dict[SSAValue, None]
-    """Streams that its buffers take."""
+    needed: dict[SSAValue, int]
+    """Streams that its buffers take, and which of the runs takes each first."""
     held: dict[BufferOp, None]
     chain: int
     transfers: int
@@ -290,8 +290,9 @@ class _Cutter:
                 return
             for number, run in enumerate(block.runs):
                 tally.add(run)
-                for one in more if not number else ():
-                    tally.load(self._load(one))
+                for one in more:
+                    if block.needed[one] == number:
+                        tally.load(self._load(one))
             stored += block.kept - sum(nbytes for made, nbytes in block.taken if made >= start)
             at = end
             whole = start == 0 and end == len(self.processes)
@@ -324,7 +325,7 @@ class _Cutter:
         if (first, last) in self.blocks:
             return self.blocks[first, last]
         runs: list[Run] = []
-        needed: dict[SSAValue, None] = {}
+        needed: dict[SSAValue, int] = {}
         held: dict[BufferOp, None] = {}
         chain = transfers = kept = 0
         taken: list[tuple[int, int]] = []
@@ -341,7 +342,8 @@ class _Cutter:
                 runs.append(run)
             for x in process.operands:
                 if isinstance(x.owner, BufferOp):
-                    needed.update(dict.fromkeys(x.owner.ins))
+                    for made in x.owner.ins:
+                        needed.setdefault(made, len(runs) - 1)
             held.update(dict.fromkeys(buffers))
             chain += self.chain[process]
             transfers += moves

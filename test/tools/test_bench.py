@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import workloads
 
 from headrace.tools.bench.__main__ import main
 from headrace.tools.bench.compiling import CommandFailed, cpu_seconds
 from headrace.tools.bench.executing import geometric_mean, one_thread, quantile
+from headrace.tools.bench.mapping import put
 from headrace.tools.bench.placing import measure, table
 
 PEER = "def load(model):\n    return lambda inputs: [inputs['x'] * {factor}]\n"
@@ -110,3 +112,26 @@ def test_place_measures_a_section_beside_its_bounds_and_the_rules() -> None:
     assert 1 <= row.ratio < row.row_by_row
     assert row.bound <= row.busiest <= row.one_order and row.busiest < row.both_rules
     assert "| 2 x 8, turned by 4 | 48 |" in table([row])
+
+
+def test_mapping_writes_its_table_between_markers(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (models / "m.onnx").write_bytes(workloads.small("mlp_b1").model().SerializeToString())
+    page = models / "page.md"
+    page.write_text("before\n<!-- mapping -->\nold\n<!-- /mapping -->\nafter\n")
+    only = ["--models", str(models), "--only", "m", "--without", "row by row", "--without", "one order"]
+    assert main(["mapping", *only, "--write", str(page)]) == 0
+    head, rule, row = capsys.readouterr().out.splitlines()
+    assert head.startswith("| model | time | launches | peak | HBM | link |")
+    assert len(rule.split("|")) == len(head.split("|")) == len(row.split("|"))
+    cells = [cell.strip() for cell in row.split("|")]
+    assert cells[1] == "m" and cells[9:11] == ["not measured"] * 2
+    assert float(cells[6].rstrip("%")) > 0
+    assert page.read_text() == f"before\n<!-- mapping -->\n{head}\n{rule}\n{row}\n<!-- /mapping -->\nafter\n"
+
+
+def test_a_page_without_markers_is_left_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- mapping -->\nno end\n")
+    with pytest.raises(SystemExit, match="/mapping"):
+        put(page, "mapping", "table")
+    assert page.read_text() == "<!-- mapping -->\nno end\n"

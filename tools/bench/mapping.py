@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.dialects.support.files import write_text
+
 DECODERS = (
     ("llama-2-7b prefill", "llama-2-7b", {"mode": "prefill", "tokens": 4096, "dtype": "bf16"}),
     ("llama-2-7b decode", "llama-2-7b", {"mode": "decode", "context": 4096, "dtype": "bf16"}),
@@ -58,8 +60,8 @@ def module_of(model: str) -> Any:
 
 
 def measure(model: str, device: str, rule: str) -> dict[str, Any]:
-    """Modelled seconds, launches and share of the peak rate of a model under a rule, or why it cannot be mapped. A loop
-    is one launch; `runs` counts its rounds."""
+    """Modelled seconds, launches, shares of the peak rate, of the bandwidth and of the busiest link of a model under a
+    rule, or why it cannot be mapped. A loop is one launch; `runs` counts its rounds."""
     from headrace.backend.encode import encode
     from headrace.compiler import lower
     from headrace.dialects.support.diagnostics import CompileError
@@ -74,8 +76,9 @@ def measure(model: str, device: str, rule: str) -> dict[str, Any]:
     found = time_program(encode(module))
     peak = found.flops / found.seconds / found.peak_flops if found.seconds else 0.0
     moved = found.hbm_bytes / found.seconds / found.hbm_bandwidth if found.hbm_bandwidth and found.seconds else 0.0
+    link = max((found.configs[launch.config].link_load for launch in found.launches), default=0.0)
     launches = {"launches": found.calls, "host": found.host_launches, "runs": len(found.launches)}
-    return {**row, "seconds": found.seconds, **launches, "peak": peak, "hbm": moved}
+    return {**row, "seconds": found.seconds, **launches, "peak": peak, "hbm": moved, "link": link}
 
 
 def modes_table(rows: Sequence[dict[str, Any]]) -> str:
@@ -98,13 +101,18 @@ def modes_table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def _slower(row: dict[str, Any], base: dict[str, Any]) -> str:
+    return "refused" if "refused" in row else f"{row['seconds'] / base['seconds']:.2f} x"
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """A line a model: the time as it is, its share of peak rate and HBM bandwidth, and how much slower each rule is."""
+    """A line a model: the time as it is, its share of peak rate, HBM bandwidth and the busiest link, and how much
+    slower each rule is."""
     models = list(dict.fromkeys(row["model"] for row in rows))
     rules = [rule for rule in RULES if rule != "as it is"]
     lines = [
-        "| model | time | launches | peak | HBM | " + " | ".join(rules) + " |",
-        "|---" * (5 + len(rules)) + "|",
+        "| model | time | launches | peak | HBM | link | " + " | ".join(rules) + " |",
+        "|---" * (6 + len(rules)) + "|",
     ]
     for model in models:
         mine = {row["rule"]: row for row in rows if row["model"] == model}
@@ -112,12 +120,24 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         if "refused" in base:
             lines.append(f"| {model} | {base['refused']} |")
             continue
-        cells = [f"{base['seconds'] * 1e6:,.1f} us", str(base["launches"]), f"{base['peak']:.1%}", f"{base['hbm']:.1%}"]
+        cells = [f"{base['seconds'] * 1e6:,.1f} us", str(base["launches"]), f"{base['peak']:.1%}"]
+        cells += [f"{base[x]:.1%}" for x in ("hbm", "link")]
         for rule in rules:
-            row = mine[rule]
-            cells.append(f"{row['seconds'] / base['seconds']:.2f} x" if "refused" not in row else "refused")
+            row = mine.get(rule)
+            cells.append("not measured" if row is None else _slower(row, base))
         lines.append(f"| {model} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def put(page: Path, name: str, text: str) -> None:
+    """Put a text between the markers of that name in a page, instead of what stands there; all of it or nothing."""
+    begin, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
+    old = page.read_text(encoding="utf-8")
+    before, found, rest = old.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise SystemExit(f"{page} has no lines '{begin.strip()}' and '{end.strip()}' to put the table between")
+    write_text(page, before + begin + text + end + after)
 
 
 def add_command(commands: Any) -> None:
@@ -129,6 +149,8 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--device", default="sn40l")
     parser.add_argument("--only", action="append", help="only this model (name of a decoder or stem of a file)")
     parser.add_argument("--modes", action="store_true", help="compare modes, not rules")
+    parser.add_argument("--without", action="append", default=[], help="leave a rule out: not measured")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table between the markers of a page, too")
     parser.add_argument("--json", action="store_true", help="rows as JSON")
     parser.set_defaults(run=run)
 
@@ -140,6 +162,13 @@ def run(options: argparse.Namespace) -> int:
     if options.only:
         models = [model for model in models if model in options.only or Path(model).stem in options.only]
     rules, show = (MODES, modes_table) if options.modes else (RULES, table)
-    rows = [measure(model, options.device, rule) for model in models for rule in rules]
+    rows = [
+        measure(model, options.device, rule)
+        for model in models
+        for rule in rules
+        if rule == "as it is" or rule not in options.without
+    ]
     print(json.dumps(rows, indent=1) if options.json else show(rows))
+    if options.write is not None:
+        put(options.write, "mapping modes" if options.modes else "mapping", show(rows))
     return int(any("refused" in row for row in rows if row["rule"] == "as it is"))

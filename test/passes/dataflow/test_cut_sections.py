@@ -12,6 +12,7 @@ from headrace.compiler import import_model, lower
 from headrace.dialects.dataflow.ops import BufferOp, SectionOp, StageOp
 from headrace.dialects.machine.attributes import device_of, set_device
 from headrace.dialects.machine.device import load_device
+from headrace.frontends.decoder import build_decoder, preset
 from headrace.passes.analysis.fusion_rules import fusion_rules
 from headrace.passes.analysis.phases import Tally
 from headrace.passes.analysis.sections import sections
@@ -116,6 +117,19 @@ def test_time_beats_the_simple_rule_on_the_event_model(name: str) -> None:
         lower(module, "sn40l", pipeline("O3", {"cut-sections": f"by={by}"}))
         seconds[by] = time_program(encode(module)).seconds
     assert seconds["time"] <= seconds["order"] * 1.001
+
+
+@pytest.mark.parametrize("rule", ["cut-sections: by=order", "parallelize: by=equal"])
+def test_decode_is_no_slower_than_a_simple_rule(rule: str) -> None:
+    """All of its weights are loaded at once, those of the last products arrive last, and each product works once, on
+    all of its words."""
+    name, _, option = rule.partition(": ")
+    seconds: list[float] = []
+    for options in ({}, {name: option}):
+        module = build_decoder(preset("llama-2-7b"), "decode", context=4096, dtype="bf16").module
+        lower(module, "sn40l", pipeline("O3", options))
+        seconds.append(time_program(encode(module)).seconds)
+    assert seconds[0] <= seconds[1] * 1.001
 
 
 def test_a_layer_that_follows_itself_stays_whole() -> None:
