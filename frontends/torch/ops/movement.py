@@ -256,8 +256,6 @@ def _as_strided_scatter(n: Node) -> Value:
 @converts("unfold", "unfold_copy")
 def _unfold(n: Node) -> Value:
     """Windows along a dim, which become the last one: cut where they do not overlap, else looked up."""
-    import numpy as np
-
     x, size, step = n["self"], n.number("size"), n.number("step")
     if not n.type.elements:
         return n.filled(0, n.type)
@@ -270,8 +268,8 @@ def _unfold(n: Node) -> Value:
         y = n.reshape(y, (*x.shape[:axis], count, step, *x.shape[axis + 1 :]))
         y = n.slice(y, axis + 1, 0, size)
     else:
-        at: Array = np.add.outer(np.arange(count) * step, np.arange(size))
-        y = n.op("gather", x, n.constant(at), axis=axis)
+        at = n.int64s([first * step + i for first in range(count) for i in range(size)])
+        y = n.op("gather", x, n.reshape(at, (count, size)), axis=axis)
     return n.transpose(y, [d for d in range(y.rank) if d != axis + 1] + [axis + 1])
 
 
