@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch as library
+import pytest
 
 from headrace.dialects.support import dtypes
 from headrace.dialects.tensor.interpreter import run_function
 from headrace.frontends.torch import export, import_program
 
-torch: Any = library
+torch: Any = pytest.importorskip("torch")
 Function = Callable[..., Any]
 
 

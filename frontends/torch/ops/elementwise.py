@@ -13,7 +13,7 @@ from headrace.frontends.torch.ops import converts
 NARROW = ("f16", "bf16")
 """Floats in which a formula of several steps is not computed: it is in f32, and rounded once."""
 ARITHMETIC = {"add": "add", "sub": "sub", "mul": "mul"}
-BOOLEAN = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}
+BOOLEAN = {"add": "or", "mul": "and"}
 """What arithmetic is on booleans."""
 ROUND = {"floor": "floor", "ceil": "ceil", "round": "round"}
 COMPARE = {"eq": "equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "ne": "not_equal"}
@@ -43,19 +43,20 @@ def _rounds(x: Any, dtype: str) -> bool:
     return isinstance(x, float) and math.isfinite(x) and float(np.array(x).astype(dtypes.to_numpy(dtype))) != x
 
 
-def _operands(n: Node, *names: str) -> tuple[Value, ...]:
-    """The operands in the type of the result. A scalar that f16 or bf16 does not hold is not rounded to it: the op is
-    in f32."""
+def _operands(n: Node) -> tuple[Value, Value]:
+    """Self and other in the type of the result. A scalar that f16 or bf16 does not hold is not rounded to it when it is
+    the second operand: the op is in f32."""
     dtype = n.type.dtype
-    if dtype in NARROW and any(_rounds(n.get(name), dtype) for name in (*names, "alpha")):
+    x = n.tensor("self", dtype)
+    if dtype in NARROW and any(_rounds(n.get(name), dtype) for name in ("other", "alpha")):
         dtype = "f32"
-    return tuple(n.tensor(name, dtype) for name in names)
+    return n.cast(x, dtype), n.tensor("other", dtype)
 
 
 @converts(*ARITHMETIC)
 def _arithmetic(n: Node) -> Value:
     """With `alpha` times the second operand."""
-    x, y = _operands(n, "self", "other")
+    x, y = _operands(n)
     dtype, alpha = n.type.dtype, n.get("alpha", 1)
     if dtype == "i1":
         y = y if alpha else n.op("and", y, n.scalar(False, dtype))
@@ -65,19 +66,21 @@ def _arithmetic(n: Node) -> Value:
     return n.cast(n.op(ARITHMETIC[n.stem], x, y), dtype)
 
 
+def _better(n: Node, name: str, x: Value, y: Value) -> Value:
+    """The larger (max) or smaller (min) of both, of booleans too."""
+    return n.op({"max": "or", "min": "and"}[name] if x.dtype == "i1" else name, x, y)
+
+
 @converts("maximum", "minimum")
 def _extreme(n: Node) -> Value:
-    x, y = n.tensor("self", n.type.dtype), n.tensor("other", n.type.dtype)
-    return n.op(BOOLEAN[n.stem] if x.dtype == "i1" else n.stem[:3], x, y)
+    return _better(n, n.stem[:3], n.tensor("self", n.type.dtype), n.tensor("other", n.type.dtype))
 
 
 @converts("fmax", "fmin")
 def _number_extreme(n: Node) -> Value:
     """The larger or smaller of both; the other one where one is NaN."""
     x, y = n.tensor("self", n.type.dtype), n.tensor("other", n.type.dtype)
-    if x.dtype == "i1":
-        return n.op("or" if n.stem == "fmax" else "and", x, y)
-    best = n.op(n.stem[1:], x, y)
+    best = _better(n, n.stem[1:], x, y)
     if not is_float(x):
         return best
     return n.op("select", n.op("is_nan", x), y, n.op("select", n.op("is_nan", y), x, best))
@@ -88,7 +91,7 @@ def _div(n: Node) -> Value:
     """True division of integers is one of floats; with `rounding_mode`, down or towards zero."""
     mode, dtype = n.get("rounding_mode"), n.type.dtype
     if mode is None:
-        return n.cast(n.op("div", *_operands(n, "self", "other")), dtype)
+        return n.cast(n.op("div", *_operands(n)), dtype)
     if not dtypes.is_float(dtype):
         a, b = n.tensor("self", dtype), n.tensor("other", dtype)
         return n.op("div", a, b) if mode == "trunc" else floor_divide(n, a, b)
@@ -134,8 +137,7 @@ def _pow(n: Node) -> Value:
             return n.op("mul", x, x)
         if dtypes.is_float(dtype) and abs(exponent) == 0.5:
             return n.op("sqrt" if exponent > 0 else "rsqrt", x)
-    base, power = _operands(n, "self", "exponent")
-    return n.cast(n.op("pow", base, power), dtype)
+    return n.op("pow", x, n.tensor("exponent", dtype))
 
 
 @converts("ldexp")
@@ -180,10 +182,14 @@ def _neg(n: Node) -> Value:
 
 @converts("sign")
 def _sign(n: Node) -> Value:
+    """That of a NaN is 0."""
     x = n["self"]
     if x.dtype == "i1":
         return x
-    return n.op("min", x, n.scalar(1, x.dtype)) if x.dtype.startswith("ui") else n.op("sign", x)
+    if x.dtype.startswith("ui"):
+        return n.op("min", x, n.scalar(1, x.dtype))
+    sign = n.op("sign", x)
+    return n.op("select", n.op("is_nan", x), n.scalar(0, x.dtype), sign) if is_float(x) else sign
 
 
 @converts("relu")
@@ -249,7 +255,7 @@ def _clamp(n: Node) -> Value:
         return n.op("clip", x, **{key: float(b) for key, b in bounds.items()})
     for key, bound in bounds.items():
         bound = n.cast(bound, dtype) if isinstance(bound, Value) else n.scalar(bound, dtype)
-        x = n.op("max" if key == "min" else "min", x, bound)
+        x = _better(n, "max" if key == "min" else "min", x, bound)
     return x
 
 

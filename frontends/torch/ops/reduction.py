@@ -47,9 +47,14 @@ def _any(n: Node) -> Value:
 # Moments and norms
 
 
+def _along(n: Node, x: Value) -> Value:
+    """A scalar as a tensor of one element: an op that goes along a dim needs one."""
+    return n.reshape(x, (1,)) if not x.rank else x
+
+
 def _variance(n: Node) -> tuple[Value, Value]:
     """The variance along the dims, and the mean; f16 and bf16 in f32."""
-    x = n.cast(n["self"], "f32") if n["self"].dtype in NARROW else n["self"]
+    x = _along(n, n.cast(n["self"], "f32") if n["self"].dtype in NARROW else n["self"])
     axes = n.dims("dim", x.rank)
     count = prod(x.shape[d] for d in axes)
     mean = reduce(n, "reduce_mean", x)
@@ -62,13 +67,13 @@ def _variance(n: Node) -> tuple[Value, Value]:
 
 @converts("var")
 def _var(n: Node) -> Value:
-    return n.cast(_variance(n)[0], n.type.dtype)
+    return n.done(_variance(n)[0])
 
 
 @converts("var_mean")
 def _var_mean(n: Node) -> tuple[Value, Value]:
     variance, mean = _variance(n)
-    return n.cast(variance, n.type.dtype), n.cast(mean, n.type.dtype)
+    return n.done(variance), n.done(mean, 1)
 
 
 def norm(n: Node, x: Value, order: float) -> Value:
@@ -102,11 +107,6 @@ def _dist(n: Node) -> Value:
 
 
 # Positions
-
-
-def _along(n: Node, x: Value) -> Value:
-    """A scalar as a tensor of one element: an op that goes along a dim needs one."""
-    return n.reshape(x, (1,)) if not x.rank else x
 
 
 @converts("argmax", "argmin")
