@@ -31,6 +31,7 @@ from headrace.dialects.rdu.routes import move_of, numbers_of, switch_at
 from headrace.dialects.rdu.syntax import Int, Real, Sites, integer
 from headrace.dialects.rdu.units import AgcuOp, PcuOp, PmuOp, UnitOp, YieldOp
 from headrace.dialects.support.access import Stream, View
+from headrace.dialects.support.definitions import properties_op_definition
 from headrace.dialects.support.faults import InnerFault
 from headrace.dialects.support.syntax import parse_view, view_text
 from headrace.dialects.tensor.shapes import TT
@@ -39,7 +40,7 @@ PHASES = ("virtual", "placed", "routed")
 Tiles = dict[str, tuple[list[TT], list[TT]]]  # what each compute unit takes and yields, by its name
 
 
-@irdl_op_definition
+@properties_op_definition
 class FlowOp(IRDLOperation):
     """One stream from a port to a port; port 0 may be left out.
 

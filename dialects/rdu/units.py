@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from headrace.dialects.rdu import syntax
 from headrace.dialects.rdu.syntax import SITES, AnyTensor, Int, Real, integer, real
+from headrace.dialects.support.definitions import properties_op_definition
 from headrace.dialects.support.formats import LateFormat
 from headrace.dialects.tensor.base import ir_type, tt
 from headrace.dialects.tensor.shapes import TT
@@ -173,7 +174,7 @@ class PcuOp(UnitOp):
             raise VerifyException("rdu.pcu: the body ends in rdu.yield")
 
 
-@irdl_op_definition
+@properties_op_definition
 class PmuOp(UnitOp):
     """Memory units that hold one buffer of row-major logical shape. `x N` units (1 if left out) hold equal blocks of
     dim `split`; all run the same address programs and take the addresses that are theirs.
@@ -256,7 +257,7 @@ class PmuOp(UnitOp):
             )
 
 
-@irdl_op_definition
+@properties_op_definition
 class AgcuOp(UnitOp):
     """Address generators between the fabric and parameter `param` of the config.
 
