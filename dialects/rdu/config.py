@@ -8,6 +8,7 @@ its phases.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import add
 
 from xdsl.dialects.builtin import ArrayAttr, FlatSymbolRefAttrConstr, StringAttr, SymbolNameConstraint, SymbolRefAttr
 from xdsl.ir import Attribute, Block, Region
@@ -323,6 +324,14 @@ def _verify_routes(flow: FlowOp, source: UnitOp, target: UnitOp) -> None:
     sources, targets = _numbers(begin), _numbers(stop)
     a = b = 0
     try:
+        firsts, seconds = zip(*routes.data.pairs, strict=True) if routes.data.pairs else ((), ())
+        ends = map(add, map(sources.__getitem__, firsts), map(move_of, routes.data.ways))
+        if len(firsts) == len(routes.data.ways) and [*ends] == [*map(targets.__getitem__, seconds)]:
+            routes.joined.append((begin, stop))
+            return
+    except IndexError:
+        pass  # said below
+    try:
         for (a, b), way in zip(routes.data.pairs, routes.data.ways, strict=True):
             end = sources[a] + move_of(way)
             if end != targets[b]:
@@ -335,7 +344,6 @@ def _verify_routes(flow: FlowOp, source: UnitOp, target: UnitOp) -> None:
     except IndexError:
         many = f"{len(sources)} and {len(targets)}"
         raise InnerFault(flow, f"{flow.label} has a route {a} -> {b} but {many} sites") from None
-    routes.joined.append((begin, stop))
 
 
 def _numbers(sites: Sites) -> list[int]:
