@@ -244,12 +244,12 @@ class _Importer:
             return
         made: list[str] = []
         try:
-            convert = ops.conversion(kind)
-            if convert is None:
-                raise Refused("no conversion for this op", "write it with ops that the support table lists")
             fakes = {key: x.meta["val"] for key, x in named.items() if hasattr(x, "meta") and "val" in x.meta}
             used = frozenset(user.args[1] for user in node.users if _kind(user.target) == "getitem" and user.users)
             at = Node(self.builder, kind, node.name, location, arguments, node.meta.get("val"), fakes, used)
+            convert = ops.conversion(kind)
+            if convert is None:
+                raise Refused("no conversion for this op", "write it with ops that the support table lists")
             found = convert(at)
             made = at.made
             results = (found,) if isinstance(found, Value) else tuple(found)

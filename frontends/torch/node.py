@@ -44,6 +44,12 @@ def type_of(fake: Any) -> TT:
     shape: list[int] = []
     for size in fake.shape:
         if not isinstance(size, int):
+            if "u" in str(size):  # u0: a size that only the elements say
+                raise Refused(
+                    "how many elements it gives depends on what they are",
+                    "shapes are static: mask instead of selecting, as with torch.where",
+                    code="dynamic-shape",
+                )
             raise Refused(
                 f"a dim of its result is the symbol {size}",
                 "shapes are static in Headrace: export without dynamic shapes",

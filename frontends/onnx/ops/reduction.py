@@ -92,6 +92,18 @@ def _cumsum(n: Node) -> Value:
     return n.op("cumsum", n[0], axis=axis, exclusive=n.flag("exclusive"), reverse=n.flag("reverse"))
 
 
+@converts("TopK")
+def _top_k(n: Node) -> tuple[Value, Value]:
+    """The first of the sorted ones, in order whether or not that is asked for; of equals the first."""
+    x, count = n[0], n.one_int(n[1], "k")
+    axis = n.axis(n.int("axis", -1), x.rank)
+    if not 0 <= count <= x.shape[axis]:
+        raise Refused(f"k is {count} but dim {axis} has size {x.shape[axis]}", code="bad-node")
+    n.ignore("sorted")
+    values, indices = n.ops("sort", x, axis=axis, descending=n.flag("largest", True))
+    return n.slice(values, axis, 0, count), n.slice(indices, axis, 0, count)
+
+
 @converts("Hardmax")
 def _hardmax(n: Node) -> Value:
     """1 at the first largest element along the axis, 0 elsewhere."""

@@ -46,7 +46,6 @@ _GROUPS = (
         "do this outside of the model",
     ),
     ("DFT STFT MelWeightMatrix", "signal processing is not supported yet", "do this before the model"),
-    ("TopK", "sorting is not supported yet", "for the largest element alone use ArgMax and ReduceMax"),
     ("BitShift", "shifts are not supported yet", "multiply or divide by a power of two"),
     ("Det", "determinants are not supported", "compute them outside of the model"),
 )

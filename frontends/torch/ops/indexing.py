@@ -226,15 +226,6 @@ def _masked_scatter(n: Node) -> Value:
     return n.op("select", mask, n.reshape(n.cast(new, x.dtype), shape), x)
 
 
-@converts("masked_select", "nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount")
-def _unknown(n: Node) -> Value:
-    raise Refused(
-        "how many elements it gives depends on what they are",
-        "shapes are static: mask instead of selecting, as with torch.where",
-        code="dynamic-shape",
-    )
-
-
 @converts("repeat_interleave.Tensor")
 def _repeat_interleave(n: Node) -> Value:
     """The position of each copy's original: how many runs end at or before it."""

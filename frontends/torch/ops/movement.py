@@ -271,13 +271,3 @@ def _unfold(n: Node) -> Value:
         at = n.int64s([first * step + i for first in range(count) for i in range(size)])
         y = n.op("gather", x, n.reshape(at, (count, size)), axis=axis)
     return n.transpose(y, [d for d in range(y.rank) if d != axis + 1] + [axis + 1])
-
-
-@converts("tril_indices", "triu_indices")
-def _triangle(n: Node) -> Value:
-    """Rows and columns of a triangle, known while importing."""
-    import numpy as np
-
-    rows, columns, offset = n.number("row"), n.number("col"), n.number("offset", 0)
-    find = np.tril_indices if n.stem == "tril_indices" else np.triu_indices
-    return n.cast(n.constant(np.stack(find(rows, offset, columns)).astype(np.int64)), n.type.dtype)

@@ -391,22 +391,22 @@ def test_coverage_says_what_became_of_each_node() -> None:
 def test_a_plan_lists_every_node() -> None:
     nodes = [
         node("Relu", ["x"], ["a"], "fine"),
-        node("TopK", ["a", "k"], ["b", "c"], "sort"),
+        node("Det", ["a"], ["b"], "det"),
         node("Mystery", ["b"], ["d"], "who"),
         node("Neg", ["d"], ["y"], "after"),
     ]
-    proto = model(nodes, [symbolic("x", ["n", 3])], ["y"], {"k": np.array([1])})
+    proto = model(nodes, [symbolic("x", ["n", 3])], ["y"])
     for options in ({}, {"dims": {"n": 2}}):
         rows = plan_onnx(proto, **options)
         assert [(r.op_type, r.status, r.nodes) for r in rows] == [
+            ("Det", "refused", ("det",)),
             ("Mystery", "refused", ("who",)),
-            ("TopK", "refused", ("sort",)),
             ("Neg", "supported", ("after",)),
             ("Relu", "supported", ("fine",)),
         ]
     text = coverage_text(rows)
-    assert "sorting is not supported yet" in text
+    assert "determinants are not supported" in text
     assert text.splitlines()[-1] == "2 supported, 2 refused"
     with pytest.raises(CompileError, match="unknown-dim"):
         plan_onnx(proto, dims={"m": 2})
-    assert rows[0].to_json()["nodes"] == ["who"]
+    assert rows[0].to_json()["nodes"] == ["det"]

@@ -186,6 +186,8 @@ for _name in ("ArgMax", "ArgMin"):
     case(_name, INTS, axis=-1, keepdims=0, select_last_index=1)
 case("CumSum", X, np.array(1, np.int64), known=(1,))
 case("CumSum", X, np.array(-1, np.int64), known=(1,), exclusive=1, reverse=1)
+case("TopK", X, np.array([2], np.int64), known=(1,), outputs=2)
+case("TopK", X, np.array([1], np.int64), known=(1,), outputs=2, axis=0, largest=0, sorted=0)
 case("Hardmax", X, axis=1)
 case("LpNormalization", POSITIVE, axis=-1, p=1)  # the reference takes no magnitude
 case("LpNormalization", X, axis=0)

@@ -90,12 +90,19 @@ class Bits(torch.nn.Module):
         return x.view(torch.int32)
 
 
+class Found(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x[x > 0] * 2, x.nonzero()
+
+
 class Memory(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         return torch.as_strided(x.t(), (2, 2), (1, 1))
 
 
-@pytest.mark.parametrize(("module", "why"), [(Bits(), "bits"), (Memory(), "memory of a view")])
-def test_what_is_about_memory_is_refused(module: Any, why: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "why"), [(Bits(), "bits"), (Memory(), "memory of a view"), (Found(), "depends on what they are")]
+)
+def test_what_is_about_memory_or_elements_is_refused(module: Any, why: str) -> None:
     with pytest.raises(CompileError, match=why):
         headrace.compile(module, example_inputs=(torch.randn(3, 4),))
