@@ -17,7 +17,7 @@ class Calls(torch.nn.Module):
     """Calls functions on the same tensors; gives the results by name."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
-        super().__init__()
+        torch.nn.Module.__init__(self)
         self.functions = functions
 
     def forward(self, *inputs: Any) -> Any:

@@ -1,15 +1,14 @@
 """Tensors that are made of numbers."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-library = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 import torch_programs  # noqa: E402
 
-torch: Any = library
-
-MADE: dict[str, Any] = {
+MADE: dict[str, Callable[[Any], Any]] = {
     "arange": lambda x: x.sum() + torch.arange(7),
     "arange from": lambda x: torch.arange(3, -9, -4) + x[0, 0],
     "arange of floats": lambda x: torch.arange(0.5, 3, 0.3) * x[0, 0],

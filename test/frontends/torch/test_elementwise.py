@@ -1,16 +1,15 @@
 """Arithmetic, comparisons, logic, bits, casts and selection: the numbers and the types of PyTorch."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-library = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 import torch_programs  # noqa: E402
 
-torch: Any = library
-
 INF, NAN = float("inf"), float("nan")
-BINARY: dict[str, Any] = {
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": torch.add,
     "sub": torch.sub,
     "mul": torch.mul,
@@ -53,7 +52,7 @@ PAIRS = [
     *("float32 float32", "float32 int64", "int32 int64", "uint8 int8", "bool int64", "bool bool", "int64 int64"),
     *("float16 float32", "float16 bfloat16", "int64 float16", "uint8 uint8", "int8 int8"),
 ]
-SCALARS: dict[str, Any] = {
+SCALARS: dict[str, Callable[[Any], Any]] = {
     "add": lambda x: x + 0.1,
     "rsub": lambda x: 1.3 - x,
     "mul": lambda x: x * 3,
@@ -93,6 +92,8 @@ SCALARS: dict[str, Any] = {
     "copy": lambda x: torch.zeros(2, *x.shape, dtype=torch.float64).copy_(x),
     "addcmul": lambda x: torch.addcmul(x, x, x, value=2),
 }
+SHIFTS: dict[str, Callable[[Any], Any]] = {"left": lambda x: x << 3, "right": lambda x: x >> 1}
+QUOTIENTS: dict[str, Callable[[Any], Any]] = {"floor": lambda x: torch.floor_divide(x, 0.1), "rest": lambda x: x % 0.1}
 
 
 def tensor(dtype: str, *shape: int) -> Any:
@@ -127,9 +128,9 @@ def test_a_shift_beyond_the_bits() -> None:
         bits = torch.tensor([[0], [1], [6], [7], [8], [31], [63], [64]], dtype=dtype)
         shifts = {"left": torch.bitwise_left_shift, "right": torch.bitwise_right_shift}
         torch_programs.check(shifts, x, bits)
-        torch_programs.check({"left": lambda x: x << 3, "right": lambda x: x >> 1}, x)
+        torch_programs.check(SHIFTS, x)
 
 
 def test_quotients_rounded_down_do_not_lose_to_rounding() -> None:
     a = torch.arange(-60, 60, dtype=torch.float32) * 0.1
-    torch_programs.check({"floor": lambda x: torch.floor_divide(x, 0.1), "rest": lambda x: x % 0.1}, a, rtol=0, atol=0)
+    torch_programs.check(QUOTIENTS, a, rtol=0, atol=0)

@@ -1,25 +1,25 @@
 """Functions of one float: accurate over the whole range."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-library = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 import torch_programs  # noqa: E402
 
-torch: Any = library
 F: Any = torch.nn.functional
 
 NAMES = (
     *("expm1", "log1p", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "log2", "log10", "exp2"),
     *("asin", "acos", "atan", "exp", "log", "sqrt", "sin", "reciprocal"),
 )
-FUNCTIONS = {name: getattr(torch, name) for name in NAMES}
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {name: getattr(torch, name) for name in NAMES}
 SPECIAL = torch.tensor([0.0, -0.0, float("inf"), float("nan"), 1.0, 0.999999, 1e-45, 3.4e38, 89.0])
 SIZES = torch.cat([torch.logspace(-30, 38, 500), torch.linspace(0, 3, 301), SPECIAL])
 RANGE = torch.cat([SIZES, -SIZES])
 POINTS = torch.cat([torch.linspace(-30, 30, 121), torch.tensor([float("inf"), -float("inf"), float("nan")])])
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "elu": lambda x: F.elu(x, 0.5),
     "selu": F.selu,
     "celu": lambda x: F.celu(x, 1.7),

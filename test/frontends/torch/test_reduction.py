@@ -1,16 +1,15 @@
 """Reductions, positions, norms and running combinations."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-library = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 import torch_programs  # noqa: E402
 
-torch: Any = library
-
 INF, NAN = float("inf"), float("nan")
-ALONG: dict[str, Any] = {
+ALONG: dict[str, Callable[[Any], Any]] = {
     "sum": lambda x: x.sum(0),
     "sum keeps": lambda x: x.sum((0, -1), keepdim=True),
     "mean": lambda x: x.mean(-1),
@@ -34,7 +33,7 @@ ALONG: dict[str, Any] = {
     "cumprod": lambda x: x.cumprod(-1),
     "logcumsumexp": lambda x: x.logcumsumexp(-1),
 }
-OVERALL: dict[str, Any] = {
+OVERALL: dict[str, Callable[[Any], Any]] = {
     "sum": torch.sum,
     "mean": torch.mean,
     "prod": torch.prod,
@@ -46,7 +45,7 @@ OVERALL: dict[str, Any] = {
     "dist": lambda x: torch.dist(x, x * 0.5 + 1),
     "dist 0": lambda x: torch.dist(x, x.abs(), 0),
 }
-EXTREMES: dict[str, Any] = {
+EXTREMES: dict[str, Callable[[Any], Any]] = {
     "amax": lambda x: x.amax(0),
     "amin": lambda x: x.amin(-1, keepdim=True),
     "aminmax": lambda x: torch.aminmax(x, dim=-1),
