@@ -82,3 +82,86 @@ def _fma(n: Node) -> Value:
     """a · b + c; rounded twice."""
     a, b, c = (n.tensor(name, n.type.dtype) for name in ("a", "b", "c"))
     return n.done(n.op("add", n.op("mul", a, b), c))
+
+
+@converts("convolution_backward")
+def _convolution_backward(n: Node) -> tuple[Value | None, ...]:
+    """The operand's gradient is the convolution of the result's by the transposed filter, that of the filter the
+    convolution of the operand by the result's gradient, with strides and dilations exchanged."""
+    dy, x, w = n["grad_output"], n["input"], n["weight"]
+    rank, groups = w.rank - 2, n.number("groups")
+    strides, pads, dilations = (n.spread(name, rank) for name in ("stride", "padding", "dilation"))
+    if n.get("transposed"):
+        raise Refused("gradients of transposed convolutions are not supported")
+    mask = tuple(n.get("output_mask"))
+    reach = [(k - 1) * d for k, d in zip(w.shape[2:], dilations, strict=True)]
+    sizes = zip(x.shape[2:], dy.shape[2:], strides, pads, reach, strict=True)
+    unread = tuple(size + 2 * p - r - 1 - (out - 1) * s for size, out, s, p, r in sizes)  # by no window
+    found: list[Value | None] = [None, None, None]
+    if mask[0]:
+        found[0] = n.done(transposed(n, dy, w, None, strides, (*pads, *pads), dilations, unread, groups), 0)
+    if mask[1]:
+        found[1] = n.done(_filter_gradient(n, dy, x, strides, pads, dilations, unread, groups), 1)
+    if mask[2]:
+        found[2] = n.op("reduce_sum", dy, axes=(0, *range(2, dy.rank)), keepdims=False)
+    return tuple(found)
+
+
+def _filter_gradient(
+    n: Node,
+    dy: Value,
+    x: Value,
+    strides: tuple[int, ...],
+    pads: tuple[int, ...],
+    dilations: tuple[int, ...],
+    unread: tuple[int, ...],
+    groups: int,
+) -> Value:
+    """Samples are summed over, so they are the channels: x as [groups · C/groups, N] each by its group of dy."""
+    (batch, channels), outs = x.shape[:2], dy.shape[1]
+    axes = tuple(range(2, x.rank))
+    if any(unread):  # elements at the end that no window reads; pads before them may be among those
+        lo, hi = (0, 0, *pads), (0, 0, *pads)
+        x = n.op("pad", x, lo=lo, hi=hi) if any(pads) else x
+        stops = (*x.shape[:2], *(size - left for size, left in zip(x.shape[2:], unread, strict=True)))
+        x = n.op("slice", x, starts=(0,) * x.rank, stops=stops, steps=(1,) * x.rank)
+        pads = (0,) * len(pads)
+    size, out = x.shape[2:], dy.shape[2:]
+    # [N, g, C/g, …] as [C/g, g · N, …], and [N, g, O/g, …] as [g · O/g, N, …]
+    rows = n.reshape(x, (batch, groups, channels // groups, *size))
+    rows = n.reshape(n.transpose(rows, (2, 1, 0, *(a + 1 for a in axes))), (channels // groups, groups * batch, *size))
+    filters = n.transpose(dy, (1, 0, *axes))
+    assert filters.shape == (outs, batch, *out)
+    y = n.op(
+        "conv", rows, filters, strides=dilations, pads=(*pads, *pads), dilations=strides, groups=groups
+    )  # [C/g, O, kernel…]
+    return n.transpose(y, (1, 0, *axes))
+
+
+@converts("_scaled_dot_product_flash_attention_for_cpu_backward")
+def _attention_backward(n: Node) -> tuple[Value, ...]:
+    """The weights are computed anew."""
+    dy, q, k, v, y = (n[name] for name in ("grad_out", "query", "key", "value", "out"))
+    if n.number("dropout_p", 0.0):
+        raise Refused("it drops out attention weights", "train without dropout (dropout_p=0)")
+    if k.shape[:-2] != q.shape[:-2]:
+        raise Refused("groups of query heads share a key head", "repeat keys and values before attention")
+    given = n.number("scale", None)
+    scale = n.scalar(q.shape[-1] ** -0.5 if given is None else given, q.dtype)
+    swap = (*range(q.rank - 2), q.rank - 1, q.rank - 2)
+    scores = n.op("mul", n.op("matmul", q, n.transpose(k, swap)), scale)
+    least = n.scalar(float("-inf"), q.dtype)
+    if n.get("is_causal"):
+        rows, columns = scores.shape[-2:]
+        row, column = (n.op("iota", shape=(rows, columns), dtype="i64", axis=axis) for axis in (0, 1))
+        scores = n.op("select", n.op("less_equal", column, row), scores, least)
+    if n.has("attn_mask"):
+        mask = n["attn_mask"]
+        seen = mask.dtype == "i1"
+        scores = n.op("select", mask, scores, least) if seen else n.op("add", scores, n.cast(mask, q.dtype))
+    weights = n.op("softmax", scores, axis=q.rank - 1)
+    share = n.op("reduce_sum", n.op("mul", dy, y), axes=(q.rank - 1,), keepdims=True)
+    inner = n.op("sub", n.op("matmul", dy, n.transpose(v, swap)), share)
+    slope = n.op("mul", n.op("mul", weights, inner), scale)
+    dq, dk = n.op("matmul", slope, k), n.op("matmul", n.transpose(slope, swap), q)
+    return n.done(dq, 0), n.done(dk, 1), n.done(n.op("matmul", n.transpose(weights, swap), dy), 2)

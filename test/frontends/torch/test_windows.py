@@ -91,3 +91,43 @@ def test_resampling() -> None:
         rtol=1e-4,
         atol=1e-5,
     )
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "strides", "pads", "dilations", "groups"),
+    [
+        ((2, 3, 7, 6), (4, 3, 3, 2), [1, 1], [0, 0], [1, 1], 1),
+        ((2, 3, 7, 6), (4, 3, 3, 3), [2, 2], [1, 1], [1, 1], 1),  # rows that no window reads
+        ((2, 4, 8, 6), (6, 2, 3, 2), [2, 3], [1, 0], [2, 1], 2),
+        ((3, 4, 9), (4, 1, 3), [2], [1], [1], 4),
+    ],
+)
+def test_gradients_of_convolutions(x: Any, w: Any, strides: Any, pads: Any, dilations: Any, groups: int) -> None:
+    torch.manual_seed(0)
+    none = [0] * len(strides)
+    x, w = torch.randn(x), torch.randn(w)
+    dy = torch.randn(torch.ops.aten.convolution(x, w, None, strides, pads, dilations, False, none, groups).shape)
+    backward = torch.ops.aten.convolution_backward
+    rest = [w.shape[0]], strides, pads, dilations, False, none, groups, [True, True, True]
+    check({"all": lambda dy, x, w: backward(dy, x, w, *rest)}, dy, x, w, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_attention() -> None:
+    torch.manual_seed(0)
+    q, k, v, dy = (torch.randn(2, 3, 5, 4) for _ in range(4))
+    mask = torch.randn(5, 5)
+    forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    for causal, seen in ((False, None), (True, None), (False, mask)):
+        y, sums = forward(q, k, v, is_causal=causal, attn_mask=seen)
+        rest = {"is_causal": causal, "attn_mask": seen}
+        check(
+            {"all": lambda *given, sums=sums, rest=rest: backward(*given, sums, 0.0, **rest)},
+            dy,
+            q,
+            k,
+            v,
+            y,
+            rtol=1e-4,
+            atol=1e-5,
+        )
