@@ -33,17 +33,21 @@ def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | No
         isinstance(size, torch.SymInt) for x in examples if isinstance(x, torch.Tensor) for size in x.shape
     ):
         return _Shapes(graph, given)
+
+    def inputs(found: Any, _: Any) -> Any:
+        return _boxed(Graph(found, {}, given))
+
+    def weights(found: Any, _: Any) -> Any:
+        return _boxed(Graph(found, _static(), given))
+
     compiles: Any = aot_autograd(
-        fw_compiler=lambda g, _: _boxed(Graph(g, {}, given)),
-        bw_compiler=lambda g, _: _boxed(Graph(g, {}, given)),
-        inference_compiler=lambda g, _: _boxed(Graph(g, _static(), given)),
-        decompositions=decompositions(),
+        fw_compiler=inputs, bw_compiler=inputs, inference_compiler=weights, decompositions=decompositions()
     )
     return compiles(graph, examples)
 
 
 def _boxed(run: Callable[..., Any]) -> Any:
-    from torch._functorch.aot_autograd import make_boxed_func
+    from torch._functorch._aot_autograd.utils import make_boxed_func
 
     return make_boxed_func(run)
 

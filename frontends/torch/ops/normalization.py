@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -154,7 +153,8 @@ def _batched(n: Node, x: Value, rank: int) -> Value:
 
 
 def _rank(n: Node) -> int:
-    return int(re.search(r"([123])d", n.stem)[1])  # pyright: ignore[reportOptionalSubscript]
+    """How many spatial dims an op of this name has."""
+    return next(rank for rank in (1, 2, 3) if f"{rank}d" in n.stem)
 
 
 @converts("max_pool1d", "max_pool2d", "max_pool3d", "max_pool2d_with_indices", "max_pool3d_with_indices")
