@@ -1,5 +1,7 @@
 """`torch.compile(backend="headrace")`: inference, training, shapes and mistakes."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+
 from typing import Any
 
 import pytest

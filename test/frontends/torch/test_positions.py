@@ -1,5 +1,7 @@
 """Elements at positions, read and written, as PyTorch does."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+
 from collections.abc import Callable
 from typing import Any
 

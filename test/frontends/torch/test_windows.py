@@ -1,5 +1,7 @@
 """Convolutions, pools, norms and resampling, as PyTorch computes them."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+
 from typing import Any
 
 import pytest
