@@ -24,14 +24,21 @@ def held_bytes(buffer: BufferOp, frames: int, copies: int) -> int:
     return ceil(type.elements / count) * min(copies, count) * dtypes.byte_size(type.dtype)
 
 
+def _walked(buffer: BufferOp, frames: int) -> set[int]:
+    """The dims that a frame loop advances."""
+    shape = buffer.buffer_type.shape
+    strides = row_major(shape)
+    stream, view = buffer.ports[0]
+    steps = {abs(x.step * view.strides[x.dim]) for x in stream.time[:frames] if x.dim >= 0}
+    return {d for d, n in enumerate(shape) if any(strides[d] <= w < strides[d] * n for w in steps)}
+
+
 def free_dims(buffer: BufferOp, frames: int) -> list[int]:
     """The dims that may be cut over units, longest first (the outermost of equals): those that no frame loop advances;
     all when every dim of more than one index is advanced."""
     shape = buffer.buffer_type.shape
-    strides = row_major(shape)
-    stream, view = buffer.ports[0]
-    walked = {abs(x.step * view.strides[x.dim]) for x in stream.time[:frames] if x.dim >= 0}
-    free = [d for d, n in enumerate(shape) if not any(strides[d] <= w < strides[d] * n for w in walked)]
+    walked = _walked(buffer, frames)
+    free = [d for d in range(len(shape)) if d not in walked]
     return sorted(free or range(len(shape)), key=lambda d: (-shape[d], d))
 
 
@@ -57,12 +64,15 @@ def crowded(parts: Sequence[tuple[tuple[int, int], float]], extent: int) -> floa
 
 def units_for(buffer: BufferOp, device: Device, frames: int, copies: int, dim: int | None = None) -> int:
     """Memory units that a buffer needs for its bytes, in equal blocks of `dim` (default: the longest free one); 0 when
-    one index of that dim is more than a unit holds."""
+    one index of that dim is more than a unit holds. Frames that lie one after the other along `dim` may all be in one
+    unit, so that units that do not hold them together hold their whole blocks."""
     shape = buffer.buffer_type.shape
     if dim is None:
         dim = free_dims(buffer, frames)[0] if shape else 0
     extent = shape[dim] if shape else 1
     held = held_bytes(buffer, frames, copies)
+    if held > device.pmu.bytes and dim in _walked(buffer, frames):
+        held = buffer.buffer_type.elements * dtypes.byte_size(buffer.buffer_type.dtype)
     most = device.pmu.bytes * extent // max(1, held)  # indices of the dim that a unit holds
     return ceil(extent / most) if most else 0
 

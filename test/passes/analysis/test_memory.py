@@ -8,8 +8,12 @@ from math import prod
 
 import pytest
 
-from headrace.dialects.support.access import Stream, View, row_major
-from headrace.passes.analysis.memory import covered, crowded
+from headrace.dialects.dataflow.ops import BufferOp
+from headrace.dialects.dataflow.types import StreamType
+from headrace.dialects.machine.device import load_device
+from headrace.dialects.support.access import Loop, Stream, View, identity, row_major
+from headrace.dialects.tensor.shapes import TT
+from headrace.passes.analysis.memory import covered, crowded, units_for
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -51,3 +55,22 @@ def test_the_busiest_index_decides(seed: int) -> None:
     load = [sum(n / (high - low) for (low, high), n in parts if low <= i < high) for i in range(extent)]
     assert crowded(parts, extent) == pytest.approx(max(load) * extent)
     assert crowded(parts, extent) >= sum(n for _, n in parts) - 1e-9
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3, 4])
+def test_frames_that_follow_each_other_along_the_shared_dim_lie_together(copies: int) -> None:
+    """Eight frames of a vector: those that are held at a time may all lie in the block of one unit."""
+    device = load_device("sn40l")
+    frame = device.pmu.bytes // 4 // 3  # three of them fit into a unit, four do not
+    shape = (8 * frame,)
+    type = StreamType.of(TT((frame,), "f32"), (Loop(8, 0, frame),))
+    made = BufferOp([], [], shape, [type], [identity(shape)])
+    units = units_for(made, device, 1, copies)
+    block = -(-shape[0] // units)
+    held = max(
+        sum(max(0, min((f + 1) * frame, end) - max(f * frame, start)) for f in range(first, min(first + copies, 8)))
+        for start, end in ((u * block, (u + 1) * block) for u in range(units))
+        for first in range(8)
+    )
+    assert held * 4 <= device.pmu.bytes
+    assert (units == 1) == (copies < 4)
