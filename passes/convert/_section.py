@@ -169,6 +169,7 @@ class SectionPlan:
             memory = _Memory(tt(value))
             self._copy(value, identity(memory.type.shape), memory, op.location, "transposes are stages")
             self.memories[value] = memory
+            self.sources.setdefault(value, memory.writers[-1][0])  # what is written on is the copy, too
 
     def _read(self, ref: Ref, type: TT, moves: Sequence[Operation]) -> _Reader:
         root = ref.root

@@ -19,3 +19,15 @@ func.func @main(%x: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<2x2x6xf32>) {
   %3 = tensor.sin %r : tensor<2x2x6xf32> -> tensor<2x2x6xf32>
   return %2, %3 : tensor<4x6xf32>, tensor<2x2x6xf32>
 }
+
+// What a concatenation takes is the copy, not the stage before it through a view: no copy is made that nobody reads.
+// CHECK-LABEL: func.func @joined(
+// CHECK:         %[[T:.*]] = dataflow.stage "copy_0"
+// CHECK:         dataflow.buffer [4, 12] (%[[T]] at 0 [12, 1], %[[T]] at 6 [12, 1])
+func.func @joined(%x: tensor<6x4xf32>) -> tensor<4x12xf32> {
+  %0 = tensor.neg %x : tensor<6x4xf32> -> tensor<6x4xf32>
+  %t = tensor.transpose %0 {perm = array<i64: 1, 0>} : tensor<6x4xf32> -> tensor<4x6xf32>
+  %c = tensor.concat %t, %t {axis = 1 : i64} : tensor<4x6xf32>, tensor<4x6xf32> -> tensor<4x12xf32>
+  %1 = tensor.exp %c : tensor<4x12xf32> -> tensor<4x12xf32>
+  return %1 : tensor<4x12xf32>
+}
