@@ -10,7 +10,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import SSAValue
 
-from headrace.dialects.dataflow.ops import BufferOp, SectionOp, StageOp, stream_of, views
+from headrace.dialects.dataflow.ops import BufferOp, GatherOp, ScatterOp, SectionOp, StageOp, stream_of, views
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.cost import words_of
 from headrace.dialects.machine.device import Device
@@ -33,6 +33,10 @@ def stage_cycles(section: SectionOp, device: Device) -> float:
         if isinstance(op, StageOp):
             body = Body.of(op.body.block)
             slowest = max(slowest, stream_of(op.outs[0]).steps * body_interval(body, body.types, device) / op.units)
+        elif isinstance(op, GatherOp | ScatterOp):  # an address generator passes a word a cycle
+            rows = stream_of(op.out if isinstance(op, GatherOp) else op.rows)
+            nbytes = rows.tile_elements * dtypes.byte_size(rows.dtype)
+            slowest = max(slowest, rows.steps * words_of(device, nbytes))
     return slowest
 
 
