@@ -254,7 +254,7 @@ class _Importer:
             made = at.made
             results = (found,) if isinstance(found, Value) else tuple(found)
             _check(results, at.results)
-        except (Refused, ShapeError, NotImplementedError) as error:
+        except (Refused, ShapeError) as error:
             refused = error if isinstance(error, Refused) else Refused(str(error), code="bad-shape")
             self.coverage.add(kind, node.name, "refused", refused.why, types)
             self.errors.add(refused.code, f"{kind} is not supported", why=refused.why, fix=refused.fix, location=text)

@@ -85,11 +85,28 @@ def export(
             )
     try:
         with torch.no_grad(), _quiet():
-            return torch.export.export(module, tuple(args), dict(kwargs or {}), strict=strict)
+            args, kwargs = _apart(tuple(args), dict(kwargs or {}))
+            return torch.export.export(module, args, kwargs, strict=strict)
     except CompileError:
         raise
     except Exception as error:
         raise _not_exported(module, error) from error
+
+
+def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The example inputs, each a tensor of its own: one that is given twice would be one input to PyTorch."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    seen: set[int] = set()
+
+    def apart(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or id(x) not in seen:
+            seen.add(id(x))
+            return x
+        return x.clone()
+
+    return tree_map(apart, (args, kwargs))
 
 
 def load(path: str | os.PathLike[str]) -> ExportedProgram:

@@ -106,6 +106,14 @@ class Translation:
         from headrace.backend.writer import write_artifact
 
         check_writable(path)
+        started = [name for name, load in self.call.initial.items() if load().any()] if self.call is not None else []
+        if started and self.weights is not None:
+            raise CompileError(
+                "unsaved-state",
+                f"{', '.join(started)} would be lost",
+                why="the states of an artifact begin at zero, and these buffers of the module do not",
+                fix="run it in this process, or set the buffers to zero before compiling and give them with reset()",
+            )
         write_artifact(path, self.program, self.weights, compiler=VERSION, manifest=self.manifest)
 
 

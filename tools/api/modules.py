@@ -118,12 +118,18 @@ class ModuleExecutable:
 
         if not self._started:
             self.reset()
-        flat, spec = tree_flatten((args, kwargs))
         call = self._call
-        if call.in_spec is not None and len(flat) != len(call.inputs):
+        if call.in_spec is not None:  # keywords come in any order
+            order = {name: i for i, name in enumerate(call.in_spec.children()[1].context)}
+            kwargs = dict(sorted(kwargs.items(), key=lambda one: order.get(one[0], len(order))))
+        flat, spec = tree_flatten((args, kwargs))
+        if call.in_spec is not None and spec != call.in_spec:
             raise CompileError(
                 "bad-input",
-                f"it was compiled for {len(call.inputs)} values and is given {len(flat)}",
+                f"it was compiled for {len(call.inputs)} values and is given {len(flat)}"
+                if len(flat) != len(call.inputs)
+                else "its arguments are structured otherwise than the example inputs",
+                why=f"it takes {_spelt(call.in_spec)} and is given {_spelt(spec)}",
                 fix="call it as with the example inputs, or compile it for these",
             )
         for position, value in call.constants:
@@ -134,7 +140,6 @@ class ModuleExecutable:
                     why="what is no tensor is part of the program",
                     fix="compile it for this value",
                 )
-        del spec
         given = {name: _array(name, x) for name, x in zip(call.inputs, flat, strict=False) if name is not None}
         results = self.executable(given)
         for name, result in call.changed.items():
@@ -143,6 +148,11 @@ class ModuleExecutable:
                 flat[position].copy_(_tensor(results[result]))
         made = [_tensor(results[x.name]) if x.name else x.value for x in call.outputs]
         return tree_unflatten(made, call.out_spec) if call.out_spec is not None else made
+
+
+def _spelt(spec: Any) -> str:
+    """The structure of arguments on one line."""
+    return " ".join(str(spec).split())
 
 
 def _array(name: str, x: Any) -> Any:

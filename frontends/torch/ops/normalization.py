@@ -22,15 +22,16 @@ def _last(n: Node, x: Value, shape: tuple[int, ...]) -> Value:
     return n.reshape(x, (*x.shape[: x.rank - len(shape)], prod(shape)))
 
 
+def _scale(n: Node, x: Value, size: int) -> Value:
+    """What the normalised elements are multiplied by: the weight, or one."""
+    return n.reshape(n["weight"], (size,)) if n.has("weight") else n.filled(1, type(x.type)((size,), x.dtype))
+
+
 @converts("layer_norm")
 def _layer_norm(n: Node) -> Value:
     shape, x = n.ints("normalized_shape"), n["input"]
     flat = _last(n, x, shape)
-    scale = (
-        n.reshape(n["weight"], (prod(shape),))
-        if n.has("weight")
-        else n.filled(1, type(x.type)((prod(shape),), x.dtype))
-    )
+    scale = _scale(n, x, prod(shape))
     operands = [flat, scale, *((n.reshape(n["bias"], (prod(shape),)),) if n.has("bias") else ())]
     return n.reshape(n.op("layer_norm", *operands, axis=flat.rank - 1, epsilon=float(n.number("eps", 1e-5))), x.shape)
 
@@ -41,11 +42,7 @@ def _rms_norm(n: Node) -> Value:
 
     shape, x = n.ints("normalized_shape"), n["input"]
     flat = _last(n, x, shape)
-    scale = (
-        n.reshape(n["weight"], (prod(shape),))
-        if n.has("weight")
-        else n.filled(1, type(x.type)((prod(shape),), x.dtype))
-    )
+    scale = _scale(n, x, prod(shape))
     epsilon = n.number("eps", None)
     epsilon = float(np.finfo(np.float32).eps) if epsilon is None else float(epsilon)
     return n.reshape(n.op("rms_norm", flat, scale, axis=flat.rank - 1, epsilon=epsilon), x.shape)

@@ -97,6 +97,27 @@ def test_structures_go_in_and_out() -> None:
         executable((a, b), scale=5.0)
 
 
+def test_keywords_come_in_any_order_and_structures_must_match() -> None:
+    class Keywords(nn.Module):
+        def forward(self, x: Any, *, a: Any, b: Any) -> Any:
+            return x + a - b
+
+    one, five, zero = torch.ones(2), torch.full((2,), 5.0), torch.zeros(2)
+    executable = headrace.compile(Keywords(), example_inputs=(one,), example_kwargs={"a": one, "b": one})
+    assert executable(one, b=zero, a=five).tolist() == [6.0, 6.0]
+    with pytest.raises(CompileError, match="structured otherwise"):
+        executable(one, a=five, c=zero)
+    with pytest.raises(CompileError, match="compiled for 3 values and is given 2"):
+        executable(one, a=five)
+
+
+def test_an_artifact_does_not_lose_what_a_buffer_holds(tmp_path: Any) -> None:
+    executable = headrace.compile(Counter(), example_inputs=(torch.ones(2),))
+    with pytest.raises(CompileError, match="calls would be lost"):
+        executable.save(tmp_path / "m.sn")
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_argument_changed_in_place_is_changed() -> None:
     class Adds(nn.Module):
         def forward(self, x: Any, y: Any) -> Any:
