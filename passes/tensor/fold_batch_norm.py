@@ -24,7 +24,8 @@ class FoldBatchNormPass(Pass):
     """Scale the filters of a convolution instead of its result: conv and batch norm become conv with a bias.
 
     Assumes that fold-constants runs afterwards, which makes derived weights of the arithmetic on weights that this pass
-    writes. Fires when the convolution has no other user and filters, bias and statistics are weights or constants.
+    writes, and that the factor f and the bias are finite, as trained ones are: ∞ · 0 in a filter would be NaN.
+    Fires when the convolution has no other user and filters, bias and statistics are weights or constants.
     Results change within the rounding of the sums; in f16 and bf16 the new filters would round as well, so those are
     left alone.
 

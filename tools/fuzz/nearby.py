@@ -82,6 +82,8 @@ class Nearby:
         short = name.removeprefix("tensor.")
         if short == "cast":
             self._check_cast(attrs["to"], operands[0].array)
+        if short == "batch_norm":
+            self._check_factor(attrs["epsilon"], *(x.array for x in operands[1:]))
         moves = short in _MOVES_ELEMENTS
         kept = short in _KEPT or (moves and attrs["reduction"] == "none")
         exact = kept or short in _EXACT or (moves and attrs["reduction"] in ("min", "max"))
@@ -157,6 +159,14 @@ class Nearby:
             return
         if (fault := differs(array, other, _tolerance(array, self._least) / MARGIN)) is not None:
             raise Declined(f"depends on roundings: {fault}")
+
+    @staticmethod
+    def _check_factor(epsilon: float, scale: Array, bias: Array, mean: Array, variance: Array) -> None:
+        """A batch norm may be folded into the filters before it, which takes what multiplies them to be finite."""
+        with np.errstate(all="ignore"):
+            factor = scale / np.sqrt(variance + np.asarray(epsilon, variance.dtype))
+        if not all(np.isfinite(np.asarray(x, np.float64)).all() for x in (factor, bias, mean)):
+            raise Declined("a batch norm's factor is not finite")
 
     @staticmethod
     def _check_cast(to: str, array: Array) -> None:
