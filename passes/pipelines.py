@@ -124,6 +124,7 @@ PRECISIONS = {
 }
 """Element type of the arithmetic."""
 LOWER = "lower-precision"
+NATIVE = "check-native-types"
 
 MODES = {
     "O0": "each op is a section of its own, launched by the host: to look at ops one by one",
@@ -133,17 +134,21 @@ MODES = {
 """How much of a model is resident on the chip at a time."""
 
 
-def tensor(precision: str = "fp32", ports: str = "states", weights: str = "") -> tuple[str, ...]:
+def tensor(
+    precision: str = "fp32", ports: str = "states", weights: str = "", native_types: bool = False
+) -> tuple[str, ...]:
     """The passes of phase tensor for a precision; `ports` says which of the program's ports become narrow, too, and
-    `weights` what weights are stored in when that is narrower still."""
+    `weights` what weights are stored in when that is narrower still. `native_types` checks at the end that the device
+    has the types."""
     if precision not in PRECISIONS:
         raise CompileError("bad-option", f"there is no precision '{precision}'", fix=nearest(precision, PRECISIONS))
+    checks = (NATIVE,) if native_types else ()
     if precision == "fp32":
-        return TENSOR
+        return (*TENSOR, *checks)
     options = [f"ports={ports}"] * (ports != "states") + [f"weights={weights}"] * bool(weights)
     lower = LOWER + (f"{{{' '.join(options)}}}" if options else "")
     at = TENSOR.index("decompose")  # composites are whole and compute in f32; batch norm is folded in f32
-    return (*TENSOR[:at], lower, *TENSOR[at:])
+    return (*TENSOR[:at], lower, *TENSOR[at:], *checks)
 
 
 def dataflow(mode: str = "O3", rules: str = "") -> tuple[str, ...]:
@@ -180,11 +185,15 @@ def stages(
     precision: str = "fp32",
     ports: str = "states",
     weights: str = "",
+    native_types: bool = False,
 ) -> tuple[Stage, ...]:
     """The phases that lead from what `start` leaves to what `stop` leaves, ready to run, in a mode (`MODES`) with a
-    file of fusion rules, at a precision (`PRECISIONS`). `CompileError` for an unknown name, or when `stop` comes before
-    `start`."""
-    texts = {"tensor": ",".join(tensor(precision, ports, weights)), "dataflow": ",".join(dataflow(mode, rules))}
+    file of fusion rules, at a precision (`PRECISIONS`), in types that the device has if `native_types`. `CompileError`
+    for an unknown name, or when `stop` comes before `start`."""
+    texts = {
+        "tensor": ",".join(tensor(precision, ports, weights, native_types)),
+        "dataflow": ",".join(dataflow(mode, rules)),
+    }
     texts["rdu"] = ",".join(rdu(mode))
     for flag, name in (("--from", start), ("--to", stop)):
         if name not in NAMES:
@@ -212,6 +221,7 @@ def reached(module: ModuleOp) -> str:
     history = module.attributes.get(HISTORY_ATTRIBUTE)
     if isinstance(history, StringAttr):
         ran = re.sub(r"\{[^}]*\}", "", history.data)  # modes and precisions differ in options
+        ran = ",".join(x for x in ran.split(",") if x != NATIVE)
         for mode, precision in product(MODES, PRECISIONS):
             done = ""
             passes = {START: (), "tensor": tensor(precision), "dataflow": dataflow(mode), "rdu": RDU}

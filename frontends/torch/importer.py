@@ -30,8 +30,10 @@ from headrace.dialects.tensor.shapes import TT, ShapeError
 from headrace.frontends.base import Coverage, CoverageRow, ImportResult, Port
 from headrace.frontends.building import Builder, Refused, TensorRef, Value, located
 from headrace.frontends.torch import ops
+from headrace.frontends.torch.dims import bound
+from headrace.frontends.torch.lines import is_own
 from headrace.frontends.torch.node import Node, dtype_name, type_of
-from headrace.frontends.torch.program import is_own, lowered
+from headrace.frontends.torch.program import lowered
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,9 +80,17 @@ class ImportedProgram:
     names: Mapping[str, TT] = field(default_factory=dict[str, TT])
 
 
-def import_program(program: ExportedProgram, *, name: str = "model", shape_only: bool = False) -> ImportedProgram:
-    """Import an exported program. `CompileError` lists everything that is wrong with it."""
-    return _Importer(lowered(program), name, shape_only).run()
+def import_program(
+    program: ExportedProgram,
+    *,
+    name: str = "model",
+    shape_only: bool = False,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+) -> ImportedProgram:
+    """Import an exported program. `dims` binds dynamic dims by name, `input_shapes` those of whole inputs.
+    `CompileError` lists everything that is wrong with it."""
+    return _Importer(bound(lowered(program), dims or {}, input_shapes or {}), name, shape_only).run()
 
 
 @dataclass(frozen=True)
@@ -96,9 +106,14 @@ def import_graph(given: GraphProgram, *, name: str = "graph") -> ImportedProgram
     return _GraphImporter(given, name).run()
 
 
-def plan_program(program: ExportedProgram) -> tuple[CoverageRow, ...]:
-    """What would become of each op of an exported program; needs no weights."""
-    return _Importer(lowered(program), "model", True).rows()
+def plan_program(
+    program: ExportedProgram,
+    *,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+) -> tuple[CoverageRow, ...]:
+    """What would become of each op of an exported program; needs no weights. Dims are bound as by `import_program`."""
+    return _Importer(bound(lowered(program), dims or {}, input_shapes or {}), "model", True).rows()
 
 
 class _Importer:
@@ -175,7 +190,9 @@ class _Importer:
         try:
             type = type_of(node.meta["val"])
         except Refused as refused:
-            self.errors.add(refused.code, f"input '{name}' is not supported", why=refused.why, fix=refused.fix)
+            self.errors.add(
+                refused.code, f"input '{name}' is not supported", why=refused.why, fix=refused.fix, location=name
+            )
             return None
         argument = self.block.insert_arg(ir_type(type), len(self.block.args))
         argument.location = named(name)
@@ -193,7 +210,9 @@ class _Importer:
         try:
             type = type_of(tensor)
         except Refused as refused:
-            self.errors.add(refused.code, f"'{target}' is not supported", why=refused.why, fix=refused.fix)
+            self.errors.add(
+                refused.code, f"'{target}' is not supported", why=refused.why, fix=refused.fix, location=target
+            )
             return
         same = (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride())
         if tensor.device.type == "meta" or self.shape_only:

@@ -35,7 +35,13 @@ def dtype_name(dtype: torch.dtype) -> str:
     """The element type of a torch dtype; refused when Headrace has none."""
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPES:
-        raise Refused(f"element type {name} is not supported", code="unknown-element-type")
+        raise Refused(
+            f"element type {name} is not supported",
+            "keep real and imaginary parts as real tensors: torch.view_as_real"
+            if dtype.is_complex
+            else "cast it to one that is: .to(torch.float32)",
+            code="unknown-element-type",
+        )
     return DTYPES[name]
 
 

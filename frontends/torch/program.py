@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-import traceback
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
+from headrace.frontends.torch.effects import watched
+from headrace.frontends.torch.lines import user_line
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -52,13 +54,6 @@ ASKED = (
 batch norms of training into statistics."""
 
 
-def is_own(path: str) -> bool:
-    """Whether a file is a model's: not one of PyTorch or of Python."""
-    import torch
-
-    return not path.startswith((os.path.dirname(torch.__file__), os.path.dirname(os.__file__), "<"))
-
-
 def export(
     module: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *, strict: bool = False
 ) -> ExportedProgram:
@@ -68,36 +63,25 @@ def export(
 
     if not isinstance(module, torch.nn.Module):
         raise CompileError("bad-model", f"a {type(module).__name__} is no torch.nn.Module")
-    if not args and not kwargs:
-        import inspect
-
-        needed = [
-            p.name
-            for p in inspect.signature(module.forward).parameters.values()
-            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-        ]
-        if needed:
-            raise CompileError(
-                "missing-inputs",
-                f"{type(module).__name__} needs example inputs: {', '.join(needed)}",
-                why="shapes and types of a module are those of its inputs",
-                fix="give example_inputs=(...), one tensor for each",
-            )
+    args, kwargs = _examples(module, args, dict(kwargs or {}))
     try:
-        with torch.no_grad(), _quiet():
-            args, kwargs = _apart(tuple(args), dict(kwargs or {}))
-            return torch.export.export(module, args, kwargs, strict=strict)
+        with torch.no_grad(), _quiet(), watched(module) as seen:
+            program = torch.export.export(module, args, kwargs, strict=strict)
+        seen.errors.raise_if_any()
+        return program
     except CompileError:
         raise
     except Exception as error:
         raise _not_exported(module, error) from error
 
 
-def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The example inputs, each a tensor of its own: one that is given twice would be one input to PyTorch."""
+def _examples(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The example inputs, each a tensor of its own: one that is given twice would be one input to PyTorch.
+    `CompileError` lists what is missing, too much, or no tensor that can be read here."""
     import torch
     from torch.utils._pytree import tree_map
 
+    _check_examples(module, args, kwargs)
     seen: set[int] = set()
 
     def apart(x: Any) -> Any:
@@ -106,7 +90,73 @@ def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
             return x
         return x.clone()
 
-    return tree_map(apart, (args, kwargs))
+    return tree_map(apart, (tuple(args), kwargs))
+
+
+def _check_examples(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+    errors = Collector()
+    name = type(module).__name__
+    if isinstance(args, Mapping):
+        fix = "give a tuple, and what is given by name as example_kwargs"
+        raise CompileError("bad-option", "example_inputs are a mapping, not a sequence", fix=fix)
+    parameters = inspect.signature(module.forward).parameters.values()
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes = f"{name}.forward takes {', '.join(str(p) for p in parameters) or 'nothing'}"
+    if len(args) > len(places) and not any(p.kind == p.VAR_POSITIONAL for p in parameters):
+        errors.add("bad-option", f"{name} is given {len(args)} example inputs and takes {len(places)}", why=takes)
+    given = {p.name for p in places[: len(args)]}
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for key in kwargs:
+        if key in given:
+            errors.add("bad-option", f"example input '{key}' of {name} is given twice")
+        elif key not in known and not any(p.kind == p.VAR_KEYWORD for p in parameters):
+            errors.add("bad-option", f"{name} has no input '{key}'", fix=nearest(key, known) if known else takes)
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
+    missing = [x for x in needed if x not in given and x not in kwargs]
+    if missing:
+        errors.add(
+            "missing-inputs",
+            f"{name} needs example inputs: {', '.join(missing)}",
+            why="shapes and types of a module are those of its inputs",
+            fix="give example_inputs=(...), one tensor for each",
+        )
+    errors.raise_if_any()
+    _check_tensors(module, dict(zip((p.name for p in places), args, strict=False)) | dict(kwargs), errors)
+    errors.raise_if_any()
+
+
+def _check_tensors(module: Any, inputs: Mapping[str, Any], errors: Collector) -> None:
+    """Every tensor lies in host memory."""
+    import torch
+    from torch.utils._pytree import keystr, tree_flatten_with_path
+
+    found: list[tuple[str, Any]] = []
+    for name, value in inputs.items():
+        found += [(f"input '{name}{keystr(path)}'", x) for path, x in tree_flatten_with_path(value)[0]]
+    found += [(f"parameter '{name}'", x) for name, x in module.named_parameters()]
+    found += [(f"buffer '{name}'", x) for name, x in module.named_buffers()]
+    devices: dict[str, list[str]] = {}
+    for name, x in found:
+        if not isinstance(x, torch.Tensor):
+            if type(x).__module__.partition(".")[0] == "numpy" and hasattr(x, "shape"):
+                errors.add("bad-input", f"{name} is an array of NumPy", fix="torch.from_numpy(x) makes a tensor of it")
+            continue
+        if x.layout != torch.strided:
+            errors.add("bad-input", f"{name} has layout {x.layout}", fix="make it dense: x.to_dense()")
+        elif x.device.type != "cpu":
+            devices.setdefault(str(x.device), []).append(name)
+    for device, names in devices.items():
+        more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+        shown = names if not more else names[:3]
+        errors.add(
+            "wrong-device",
+            f"{', '.join(shown)}{more} {'are' if len(names) > 1 else 'is'} on device {device}",
+            why="tensors on the meta device hold no elements"
+            if device == "meta"
+            else "weights and inputs are read from host memory",
+            fix="make it on the CPU" if device == "meta" else "move it there: .cpu()",
+        )
 
 
 def load(path: str | os.PathLike[str]) -> ExportedProgram:
@@ -158,26 +208,15 @@ def _quiet() -> Generator[None]:
 
 
 def _not_exported(module: Any, error: Exception) -> CompileError:
-    text = str(error)
-    code, fix = "not-exportable", "see torch.export's limits: no data-dependent control flow, static shapes"
+    text, name = str(error), type(module).__name__
+    code, what, why = "not-exportable", f"{name} cannot be exported: {_first_line(error)}", ""
+    fix = "a program is static: what decides in Python must not depend on elements of tensors"
     if "data-dependent" in text.lower() or "guard on" in text.lower():
-        code, fix = "dynamic-shape", "shapes are static in Headrace: bound the size, or mask instead of selecting"
-    return CompileError(
-        code,
-        f"{type(module).__name__} cannot be exported: {_first_line(error)}",
-        fix=fix,
-        location=user_line(error),
-    )
-
-
-def user_line(error: BaseException) -> str:
-    """Where in the user's code an error arose: the last frame that is not of a library; empty when there is none."""
-    stack = traceback.extract_tb(error.__traceback__)
-    root = Path(__file__).resolve().parents[2]
-    ours = tuple(f"{root / part}{os.sep}" for part in ("frontends", "tools"))
-    own = (frame for frame in reversed(stack) if is_own(frame.filename) and not frame.filename.startswith(ours))
-    frame = next(own, None)
-    return f"{frame.filename}:{frame.lineno}" if frame is not None else ""
+        code = "dynamic-shape"
+        what = f"{name} cannot be exported: what it does depends on the elements of a tensor"
+        why = _first_line(error)
+        fix = "choose between results with torch.where, mask instead of selecting, or give a number as an argument"
+    return CompileError(code, what, why=why, fix=fix, location=user_line(error))
 
 
 def _first_line(error: BaseException) -> str:

@@ -147,6 +147,7 @@ def compile(
     fusion_rules: str | os.PathLike[str] | None = None,
     lower_ports: str = "states",
     weights_precision: str = "",
+    native_types: bool = False,
     start: str | None = None,
     watch: Watch | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -164,7 +165,8 @@ def compile(
     join: built-in ones and those of the file `fusion_rules`) or `O3` (what is fastest by the cost model). `precision`:
     `fp32` (as the model says) or `bf16` (f32 becomes bf16, with casts at inputs and outputs; `lower_ports` says which
     ports become bf16, too: `none`, `states`, which stay on the device, or `all`); `weights_precision`: `f8e4m3` stores
-    weights of products in eight bits, with a scale per column. `start`: the
+    weights of products in eight bits, with a scale per column. `native_types` refuses ops that compute in types that
+    the device emulates, and says how long they would take. `start`: the
     phase that made the IR (`import`, `tensor`, `dataflow` or `rdu`), after which compilation goes on; by default that
     is read off the IR. `watch` looks at the passes as they run. `out` writes the artifact too.
 
@@ -188,6 +190,7 @@ def compile(
         fusion_rules=fusion_rules,
         lower_ports=lower_ports,
         weights_precision=weights_precision,
+        native_types=native_types,
         start=start,
         watch=watch,
     )
@@ -214,6 +217,7 @@ def translate(
     fusion_rules: str | os.PathLike[str] | None = None,
     lower_ports: str = "states",
     weights_precision: str = "",
+    native_types: bool = False,
     start: str | None = None,
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
@@ -254,6 +258,7 @@ def translate(
         precision=precision,
         lower_ports=lower_ports,
         weights_precision=weights_precision,
+        native_types=native_types,
     )
     from headrace.backend.encode import encode
 
@@ -288,6 +293,7 @@ def lowered(
     fusion_rules: str | os.PathLike[str] | None = None,
     lower_ports: str = "states",
     weights_precision: str = "",
+    native_types: bool = False,
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
     progress: Progress | None = None,
@@ -325,6 +331,7 @@ def lowered(
         precision=precision,
         lower_ports=lower_ports,
         weights_precision=weights_precision,
+        native_types=native_types,
     )
     return module
 
@@ -348,8 +355,8 @@ def import_model(
 
     path = Path(cast("str | os.PathLike[str]", model)) if isinstance(model, str | os.PathLike) else None
     if (path is not None and path.suffix == ".pt2") or is_program(model):
-        refuse_beside_program(dims=dims, input_shapes=input_shapes, states=states, weights=weights)
-        called = import_torch(model, example_inputs, example_kwargs, shape_only)
+        refuse_beside_program(model, dims=dims, input_shapes=input_shapes, states=states, weights=weights)
+        called = import_torch(model, example_inputs, example_kwargs, shape_only, dims, input_shapes)
         found = called.result
         found.module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
         return Imported(found.module, found.store, found.name, found.coverage, called)
@@ -415,6 +422,7 @@ def lower(
     precision: str = "fp32",
     lower_ports: str = "states",
     weights_precision: str = "",
+    native_types: bool = False,
 ) -> str:
     """Run the passes on a module in place, by phases, and verify it at the end; the text of all passes that the module
     has been through.
@@ -431,7 +439,7 @@ def lower(
 
     clock = clock or Clock()
     with_device(module, device)
-    how = _How(mode, str(fusion_rules or ""), precision, lower_ports, weights_precision)
+    how = _How(mode, str(fusion_rules or ""), precision, lower_ports, weights_precision, native_types)
     stages, begin = _stages(module, pipeline, start, stop, how)
     module.attributes.setdefault(HISTORY_ATTRIBUTE, StringAttr(""))
     clock.lap("load passes")
@@ -498,6 +506,7 @@ class _How:
     precision: str
     ports: str
     weights: str
+    native_types: bool
 
 
 def _stages(
@@ -521,6 +530,12 @@ def _stages(
                 "passes are given beside a precision",
                 fix=f"put {pipelines.LOWER} among the passes, before decompose",
             )
+        if how.native_types:
+            raise CompileError(
+                "bad-option",
+                "passes are given beside native types",
+                fix=f"put {pipelines.NATIVE} among the passes, last of phase tensor",
+            )
         if how.mode != "O3" or how.rules:
             raise CompileError(
                 "bad-option", "passes are given beside a mode", fix="give cut-sections its options: by=op, by=rule"
@@ -529,8 +544,22 @@ def _stages(
         return [Stage(name or OWN, passes) for name, passes in parts], pipelines.reached(module) or pipelines.START
     at = start or pipelines.reached(module)
     stages = pipelines.stages(
-        at or pipelines.START, stop or pipelines.NAMES[-1], how.mode, how.rules, how.precision, how.ports, how.weights
+        at or pipelines.START,
+        stop or pipelines.NAMES[-1],
+        how.mode,
+        how.rules,
+        how.precision,
+        how.ports,
+        how.weights,
+        how.native_types,
     )
+    if how.native_types and at not in ("", pipelines.START):
+        raise CompileError(
+            "bad-option",
+            f"native types are asked for too late, after phase {at}",
+            why="types are chosen in phase tensor",
+            fix="ask for them where that IR is made",
+        )
     if how.precision != "fp32" and at not in ("", pipelines.START) and precision_of(history_of(module)) == "fp32":
         raise CompileError(
             "bad-option",

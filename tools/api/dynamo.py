@@ -6,14 +6,16 @@ inference reads its parameters as weights for as long as they stay as they are; 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.frontends.torch import breaks
 from headrace.modules import ModuleExecutable
 
-OPTIONS = ("device", "precision", "mode", "lower_ports")
+OPTIONS = ("device", "precision", "mode", "lower_ports", "native_types")
 
 
 def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
@@ -25,6 +27,8 @@ def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | No
     from headrace.frontends.torch.program import decompositions
 
     torch: Any = library
+    breaks.watch(backend)
+    breaks.report(graph)
     given = dict(options or {})
     for name in given:
         if name not in OPTIONS:
@@ -121,3 +125,7 @@ class _Shapes:
             examples = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in given]
             made = self._made[key] = backend(self.graph, examples, self.options)
         return made(*given)
+
+
+if "torch._dynamo" in sys.modules:  # it looks for the backend, and loads this file
+    breaks.watch(backend)

@@ -29,9 +29,15 @@ def is_program(model: Any) -> bool:
 
 
 def import_torch(
-    model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, shape_only: bool
+    model: Any,
+    inputs: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    shape_only: bool,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> ImportedProgram:
-    """Import a module (on example inputs), an exported program, a graph or a `.pt2` file."""
+    """Import a module (on example inputs), an exported program, a graph or a `.pt2` file. `dims` and `input_shapes`
+    bind the dynamic dims of an exported program."""
     graph = getattr(sys.modules.get("headrace.frontends.torch"), "GraphProgram", ())
     if graph and isinstance(model, graph):
         from headrace.frontends.torch import import_graph
@@ -40,15 +46,21 @@ def import_torch(
     program, name = _exported(model, inputs, kwargs)
     from headrace.frontends import torch as frontend
 
-    return frontend.import_program(program, name=name, shape_only=shape_only)
+    return frontend.import_program(program, name=name, shape_only=shape_only, dims=dims, input_shapes=input_shapes)
 
 
-def plan_torch(model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> tuple[CoverageRow, ...]:
+def plan_torch(
+    model: Any,
+    inputs: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+) -> tuple[CoverageRow, ...]:
     """What would become of each op of the program."""
     program, _ = _exported(model, inputs, kwargs)
     from headrace.frontends import torch as frontend
 
-    return frontend.plan_program(program)
+    return frontend.plan_program(program, dims=dims, input_shapes=input_shapes)
 
 
 def _exported(model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> tuple[Any, str]:
@@ -74,8 +86,10 @@ def _exported(model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any
     return model, "program"
 
 
-def refuse_beside_program(**options: Any) -> None:
-    """Refuse options that say what a PyTorch program says itself."""
+def refuse_beside_program(model: Any, *, dims: Any, input_shapes: Any, **options: Any) -> None:
+    """Refuse options that say what a PyTorch program says itself: the dims of a module are those of its examples."""
+    if _is_module(model):
+        options |= {"dims": dims, "input_shapes": input_shapes}
     given = [name for name, value in options.items() if value]
     if given:
         raise CompileError(
@@ -83,6 +97,11 @@ def refuse_beside_program(**options: Any) -> None:
             f"{', '.join(given)} are given beside a PyTorch program",
             why="shapes are those of the example inputs, states the buffers that the module changes",
         )
+
+
+def _is_module(model: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
 
 
 class ModuleExecutable:

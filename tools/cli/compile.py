@@ -74,6 +74,7 @@ class Grouped(TakesFlags):
 @click.option("-o", "--output", metavar="FILE", help="The artifact (with --to: the IR). [default: the model's name]")
 @common.device_option()
 @common.precision_options
+@click.option("--native-types", is_flag=True, help="Refuse ops that compute in types that the device emulates.")
 @click.option("--opt", default="latency", metavar="GOAL", help="What to optimise. [default: latency]")
 @click.option(
     "-O", "mode", type=click.Choice(["0", "1", "3"]), default="3", help="On the chip at a time: op, rule, all."
@@ -98,6 +99,7 @@ def command(
     precision: str,
     lower_ports: str,
     weights_precision: str,
+    native_types: bool,
     opt: str,
     mode: str,
     fusion_rules: str | None,
@@ -151,6 +153,7 @@ def command(
         "fusion_rules": fusion_rules,
         "lower_ports": lower_ports,
         "weights_precision": weights_precision,
+        "native_types": native_types,
         "watch": watch,
         "on_phase": look.on_phase,
         "clock": clock,

@@ -233,6 +233,6 @@ def _examples(module: Any, name: str, inputs: Sequence[str]) -> tuple[tuple[Any,
 
 
 def _failed(what: str, error: Exception) -> CompileError:
-    from headrace.frontends.torch.program import user_line
+    from headrace.frontends.torch.lines import user_line
 
     return CompileError("bad-model", f"{what}: {type(error).__name__}: {error}", location=user_line(error))

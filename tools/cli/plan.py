@@ -36,8 +36,8 @@ def command(
     if read.inputs is not None or model.endswith(".pt2"):
         from headrace.modules import plan_torch, refuse_beside_program
 
-        refuse_beside_program(dims=sizes, input_shapes=inputs)
-        rows = plan_torch(read.source, read.inputs, read.kwargs)
+        refuse_beside_program(read.source, dims=sizes, input_shapes=inputs)
+        rows = plan_torch(read.source, read.inputs, read.kwargs, sizes, inputs)
     else:
         from headrace.frontends.onnx import plan_onnx
 

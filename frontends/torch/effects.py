@@ -1,0 +1,174 @@
+"""What a module does beside computing its results: what it prints, and what it leaves changed outside its buffers.
+
+An export runs the module once, in Python. What is no tensor op happens then, and never when the program runs; so a
+module that does such a thing is refused. Only the user's own code is looked at, not installed packages.
+"""
+
+from __future__ import annotations
+
+import dis
+import logging
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from headrace.dialects.support.diagnostics import Collector
+from headrace.frontends.torch.lines import is_torch, is_users
+
+FIX = "move it out of forward, or guard it with `if not torch.compiler.is_exporting():`"
+MOST = 4096
+"""Elements of a container that are looked at."""
+NOISY = ("torch.fx.experimental.symbolic_shapes", "torch.export")
+"""Loggers of what PyTorch then raises as an error, too."""
+
+
+@dataclass
+class Effects:
+    """What was seen."""
+
+    errors: Collector = field(default_factory=Collector)
+
+    def add(self, what: str, location: str, fix: str = FIX) -> None:
+        """Note an effect, once for each line."""
+        why = "it would happen while the model is compiled and never when it runs"
+        if all((one.what, one.location) != (what, location) for one in self.errors.diagnostics):
+            self.errors.add("side-effect", what, why=why, fix=fix, location=location)
+
+
+class _Stream:
+    """Stands for an output stream: nothing that the module or PyTorch writes is shown."""
+
+    def __init__(self, plain: Any, name: str, seen: Effects) -> None:
+        self._plain, self._name, self._seen = plain, name, seen
+
+    def write(self, text: str) -> int:
+        """Write what others than these write."""
+        frame = sys._getframe(1)
+        path = frame.f_code.co_filename
+        if is_users(path):
+            self._seen.add(f"{self._name} prints", f"{path}:{frame.f_lineno}")
+        elif not is_torch(path):
+            return self._plain.write(text)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)
+
+
+@contextmanager
+def watched(module: Any) -> Generator[Effects]:
+    """Watch what a module does within; nothing that it prints is shown, nor what PyTorch prints of its own failures."""
+    seen = Effects()
+    name = type(module).__name__
+    held = list(_held(module))
+
+    def look(*_: Any) -> None:
+        for one in held:
+            if one.changed():
+                seen.add(f"{name} changes {one.what}", one.location(), one.fix)
+
+    hook = module.register_forward_hook(look)  # PyTorch puts attributes back when it has exported
+    streams = sys.stdout, sys.stderr
+    loggers = [(one, one.disabled) for one in map(logging.getLogger, NOISY)]
+    sys.stdout, sys.stderr = (_Stream(one, name, seen) for one in streams)
+    for logger, _ in loggers:
+        logger.disabled = True
+    try:
+        yield seen
+    finally:
+        sys.stdout, sys.stderr = streams
+        hook.remove()
+        for logger, disabled in loggers:
+            logger.disabled = disabled
+
+
+@dataclass
+class _Held:
+    """A name of the user's code, and what it stood for."""
+
+    what: str
+    name: str
+    space: dict[str, Any]
+    codes: tuple[CodeType, ...]
+    value: Any
+    content: Any
+    fix: str = FIX
+
+    def changed(self) -> bool:
+        """Whether it stands for something else now, or what it stands for holds something else."""
+        now = self.space.get(self.name, self)
+        same = now is self.value or (type(now) in PLAIN and type(now) is type(self.value) and now == self.value)
+        return not same or not _same(_content(now), self.content)
+
+    def location(self) -> str:
+        """The line that writes it; else the first that reads it."""
+        for wanted in (("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR"), ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD")):
+            for code in self.codes:
+                line = code.co_firstlineno
+                for one in dis.get_instructions(code):
+                    line = one.starts_line or line
+                    if one.opname in wanted and one.argval == self.name:
+                        return f"{code.co_filename}:{line}"
+        return f"{self.codes[0].co_filename}:{self.codes[0].co_firstlineno}" if self.codes else ""
+
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
+PASSED = (ModuleType, FunctionType, type, property, staticmethod, classmethod)
+"""Values of names that code imports or defines: they may appear while it runs."""
+
+
+def _held(module: Any) -> Iterator[_Held]:
+    """Globals of the user's code that the module runs, and attributes of its modules."""
+    spaces: dict[int, tuple[dict[str, Any], list[CodeType]]] = {}
+    for path, one in module.named_modules():
+        functions = [x for kind in type(one).__mro__ for x in vars(kind).values() if isinstance(x, FunctionType)]
+        functions += [x for x in vars(one).values() if isinstance(x, FunctionType)]
+        functions = [x for x in functions if is_users(x.__code__.co_filename)]
+        for function in functions:
+            space, codes = spaces.setdefault(id(function.__globals__), (function.__globals__, []))
+            codes.extend(code for code in _codes(function.__code__) if code not in codes)
+        codes = tuple(code for x in functions if x.__name__ != "__init__" for code in _codes(x.__code__))
+        if not codes:
+            continue
+        for name, value in vars(one).items():
+            if type(value) in PLAIN and value is not None:
+                what = f"attribute {path}{'.' if path else ''}{name}"
+                fix = f"make it a buffer: self.register_buffer('{name}', torch.tensor({value!r}))"
+                yield _Held(what, name, vars(one), codes, value, None, fix if isinstance(value, int | float) else FIX)
+    for space, codes in spaces.values():
+        own = [x for x in space.values() if isinstance(x, FunctionType) and x.__globals__ is space]
+        codes.extend(code for x in own for code in _codes(x.__code__) if code not in codes)
+        used = {name for code in codes for name in code.co_names}
+        for name, value in list(space.items()):
+            if name in used and not name.startswith("__") and not isinstance(value, PASSED):
+                yield _Held(f"global {name}", name, space, tuple(codes), value, _content(value))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _codes(one)
+
+
+def _content(value: Any) -> Any:
+    """What a value holds, one level deep, kept alive so that nothing else comes to lie there."""
+    if isinstance(value, dict):
+        return [x for pair in list(value.items())[:MOST] for x in pair] if len(value) <= MOST else len(value)
+    if isinstance(value, list | set | frozenset):
+        return list(value) if len(value) <= MOST else len(value)
+    if type(value) in PLAIN or isinstance(value, PASSED) or callable(value):
+        return None
+    own = getattr(value, "__dict__", None)
+    return [x for pair in own.items() for x in pair] if isinstance(own, dict) and len(own) <= MOST else None
+
+
+def _same(now: Any, then: Any) -> bool:
+    if isinstance(now, list) and isinstance(then, list):
+        return len(now) == len(then) and all(
+            a is b or (type(a) in PLAIN and type(a) is type(b) and a == b) for a, b in zip(now, then, strict=True)
+        )
+    return now is then or (isinstance(now, int) and now == then)
