@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.frontends.building import Refused, Value
-from headrace.frontends.convolution import transposed
+from headrace.frontends.convolution import padded_or_cropped, transposed
 from headrace.frontends.torch.node import Node
 from headrace.frontends.torch.ops import converts
 
@@ -91,17 +91,22 @@ def _convolution_backward(n: Node) -> tuple[Value | None, ...]:
     dy, x, w = n["grad_output"], n["input"], n["weight"]
     rank, groups = w.rank - 2, n.number("groups")
     strides, pads, dilations = (n.spread(name, rank) for name in ("stride", "padding", "dilation"))
-    if n.get("transposed"):
-        raise Refused("gradients of transposed convolutions are not supported")
     mask = tuple(n.get("output_mask"))
+    back = bool(n.get("transposed"))  # then dy is what a convolution reads, and x what it gives
+    read, given = (dy, x) if back else (x, dy)
     reach = [(k - 1) * d for k, d in zip(w.shape[2:], dilations, strict=True)]
-    sizes = zip(x.shape[2:], dy.shape[2:], strides, pads, reach, strict=True)
+    sizes = zip(read.shape[2:], given.shape[2:], strides, pads, reach, strict=True)
     unread = tuple(size + 2 * p - r - 1 - (out - 1) * s for size, out, s, p, r in sizes)  # by no window
     found: list[Value | None] = [None, None, None]
-    if mask[0]:
+    if mask[0] and back:
+        after = [p - left for p, left in zip(pads, unread, strict=True)]
+        cut = padded_or_cropped(n, dy, [0] * rank, [min(p, 0) for p in after])
+        ends = (*pads, *(max(p, 0) for p in after))
+        found[0] = n.done(n.op("conv", cut, w, strides=strides, pads=ends, dilations=dilations, groups=groups), 0)
+    elif mask[0]:
         found[0] = n.done(transposed(n, dy, w, None, strides, (*pads, *pads), dilations, unread, groups), 0)
     if mask[1]:
-        found[1] = n.done(_filter_gradient(n, dy, x, strides, pads, dilations, unread, groups), 1)
+        found[1] = n.done(_filter_gradient(n, given, read, strides, pads, dilations, unread, groups), 1)
     if mask[2]:
         found[2] = n.op("reduce_sum", dy, axes=(0, *range(2, dy.rank)), keepdims=False)
     return tuple(found)
