@@ -42,13 +42,14 @@ def _rms_norm(n: Node) -> Value:
 
 @converts("_native_batch_norm_legit_no_training")
 def _batch_norm(n: Node) -> tuple[Value | None, ...]:
+    """What training would keep of the batch has no elements."""
     x = n["input"]
     (channels,) = n["running_mean"].shape
     of = type(x.type)((channels,), x.dtype)
     scale = n["weight"] if n.has("weight") else n.filled(1, of)
     bias = n["bias"] if n.has("bias") else n.filled(0, of)
     y = n.op("batch_norm", x, scale, bias, n["running_mean"], n["running_var"], epsilon=float(n.number("eps")))
-    return y, None, None
+    return y, *(n.filled(0, type) if type and not type.elements else None for type in n.results[1:])
 
 
 @converts("native_layer_norm")
