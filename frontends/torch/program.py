@@ -26,6 +26,7 @@ KEPT = (
     "aten.scaled_dot_product_attention.default",
     "aten.linear.default",
     "aten.matmul.default",
+    "aten.take.default",
 )
 """Composites that are imported whole, as they map better than what they decompose into."""
 
@@ -60,10 +61,15 @@ def is_own(path: str) -> bool:
 
 
 def export(
-    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *, strict: bool = False
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    strict: bool = False,
+    grad: bool = False,
 ) -> ExportedProgram:
-    """Export a module on example inputs. `CompileError` says what in the module cannot be exported, and on which line
-    of it."""
+    """Export a module on example inputs, as it is called where gradients are recorded if `grad` says so. `CompileError`
+    says what in the module cannot be exported, and on which line of it."""
     import torch
 
     if not isinstance(module, torch.nn.Module):
@@ -84,7 +90,7 @@ def export(
                 fix="give example_inputs=(...), one tensor for each",
             )
     try:
-        with torch.no_grad(), _quiet():
+        with torch.set_grad_enabled(grad), quiet():
             args, kwargs = _apart(tuple(args), dict(kwargs or {}))
             return torch.export.export(module, args, kwargs, strict=strict)
     except CompileError:
@@ -116,10 +122,10 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
     if not Path(path).is_file():
         raise CompileError("no-such-file", f"there is no file '{path}'")
     try:
-        with _quiet():
+        with quiet():
             return torch.export.load(path)
     except Exception as error:
-        raise CompileError("bad-model", f"'{path}' is no exported program: {_first_line(error)}") from error
+        raise CompileError("bad-model", f"'{path}' is no exported program: {first_line(error)}") from error
 
 
 def decompositions() -> Any:
@@ -143,14 +149,14 @@ def _op(name: str) -> Any:
 def lowered(program: Any) -> ExportedProgram:
     """The program in core ATen, composites of `KEPT` whole."""
     try:
-        with _quiet():
+        with quiet():
             return program.run_decompositions(decompositions())
     except Exception as error:
-        raise CompileError("bad-model", f"PyTorch does not decompose the program: {_first_line(error)}") from error
+        raise CompileError("bad-model", f"PyTorch does not decompose the program: {first_line(error)}") from error
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """Without PyTorch's warnings on its own use of what it will drop."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -164,7 +170,7 @@ def _not_exported(module: Any, error: Exception) -> CompileError:
         code, fix = "dynamic-shape", "shapes are static in Headrace: bound the size, or mask instead of selecting"
     return CompileError(
         code,
-        f"{type(module).__name__} cannot be exported: {_first_line(error)}",
+        f"{type(module).__name__} cannot be exported: {first_line(error)}",
         fix=fix,
         location=user_line(error),
     )
@@ -180,5 +186,5 @@ def user_line(error: BaseException) -> str:
     return f"{frame.filename}:{frame.lineno}" if frame is not None else ""
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

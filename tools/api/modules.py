@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headrace.dialects.support import dtypes
@@ -14,6 +15,7 @@ from headrace.runtime.session import Executable
 if TYPE_CHECKING:
     from headrace.frontends.base import CoverageRow
     from headrace.frontends.torch import ImportedProgram
+    from headrace.frontends.torch.importer import Output
 
 EXAMPLES = "example_inputs"
 
@@ -53,14 +55,9 @@ def plan_torch(model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, An
 
 def _exported(model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> tuple[Any, str]:
     """The exported program of a model, and its name."""
-    try:
-        import torch
-    except ImportError:
-        raise CompileError(
-            "missing-extra",
-            "reading PyTorch programs needs PyTorch",
-            fix="install headrace[torch]",
-        ) from None
+    needs_torch("reading PyTorch programs")
+    import torch
+
     from headrace.frontends import torch as frontend
 
     if isinstance(model, torch.nn.Module):
@@ -72,6 +69,14 @@ def _exported(model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         return frontend.load(model), os.path.splitext(os.path.basename(model))[0]
     return model, "program"
+
+
+def needs_torch(what: str) -> None:
+    """Refuse what needs PyTorch where it is not installed."""
+    try:
+        import_module("torch")
+    except ImportError:
+        raise CompileError("missing-extra", f"{what} needs PyTorch", fix="install headrace[torch]") from None
 
 
 def refuse_beside_program(**options: Any) -> None:
@@ -111,6 +116,10 @@ class ModuleExecutable:
         self.executable.reset({**first, **(state or {})})
         self._started = True
 
+    def _more(self) -> Mapping[str, Any]:
+        """Inputs of the program that the caller does not give."""
+        return {}
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run once. `CompileError` when arguments are not those that the module was compiled for."""
         import torch
@@ -141,13 +150,20 @@ class ModuleExecutable:
                     fix="compile it for this value",
                 )
         given = {name: _array(name, x) for name, x in zip(call.inputs, flat, strict=False) if name is not None}
-        results = self.executable(given)
+        results = self.executable(given | self._more())
         for name, result in call.changed.items():
             position = call.inputs.index(name)
             with torch.no_grad():
-                flat[position].copy_(_tensor(results[result]))
-        made = [_tensor(results[x.name]) if x.name else x.value for x in call.outputs]
+                flat[position].copy_(to_tensor(results[result]))
+        made = [_result(x, results) for x in call.outputs]
         return tree_unflatten(made, call.out_spec) if call.out_spec is not None else made
+
+
+def _result(output: Output, results: Mapping[str, Any]) -> Any:
+    """A result of the module: a tensor, a number or a plain value."""
+    if not output.name:
+        return output.value
+    return results[output.name].item() if output.number else to_tensor(results[output.name])
 
 
 def _spelt(spec: Any) -> str:
@@ -168,7 +184,8 @@ def _array(name: str, x: Any) -> Any:
     return x.numpy()
 
 
-def _tensor(array: Any) -> Any:
+def to_tensor(array: Any) -> Any:
+    """An array as a tensor over the same memory."""
     import torch as library
 
     torch: Any = library
