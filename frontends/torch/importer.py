@@ -435,6 +435,8 @@ def _check(results: Sequence[Value | None], types: Sequence[TT | None]) -> None:
 def _kind(target: Any) -> str:
     if getattr(target, "__name__", "") == "getitem":
         return "getitem"
+    if not hasattr(target, "_schema") and hasattr(target, "__qualname__"):  # arithmetic on numbers
+        return f"{getattr(target, '__module__', '')}.{target.__qualname__}"
     return str(target).replace("::", ".")
 
 

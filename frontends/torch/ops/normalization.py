@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from headrace.frontends.building import Refused, Value
+from headrace.frontends.building import Value
 from headrace.frontends.torch.node import Node
 from headrace.frontends.torch.ops import converts
 
