@@ -84,6 +84,8 @@ class Graph:
             self._weights = tuple(given[i] for i in self.static)  # kept, so that no other comes to lie there
             self._run = self._lowered({i: given[i] for i in self.static})
             self._seen = seen
+        if self._run.draws:  # under torch.manual_seed the same numbers, as of any op of PyTorch
+            self._run.reset(seed=_drawn())
         return self._run(*given)
 
     def _lowered(self, weights: Mapping[int, Any]) -> ModuleExecutable:
@@ -91,6 +93,14 @@ class Graph:
         from headrace.frontends.torch import GraphProgram
 
         return compile(GraphProgram(self.graph, weights), **self.options)
+
+
+def _drawn() -> int:
+    """A seed from PyTorch's generator."""
+    import torch as library
+
+    torch: Any = library
+    return torch.empty((), dtype=torch.int64).random_().item()
 
 
 def _identity(tensor: Any) -> tuple[int, int]:

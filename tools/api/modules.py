@@ -110,9 +110,19 @@ class ModuleExecutable:
     def __repr__(self) -> str:
         return f"<module {self.executable!r}>"
 
-    def reset(self, state: Mapping[str, Any] | None = None) -> None:
-        """Set the buffers to what the module was compiled with, but for those that are given."""
+    @property
+    def draws(self) -> bool:
+        """Whether it draws random numbers."""
+        return bool(self._call.random)
+
+    def reset(self, state: Mapping[str, Any] | None = None, *, seed: int | None = None) -> None:
+        """Set the buffers to what the module was compiled with, but for those that are given. Random numbers are drawn
+        again from the first on: those of a `seed`, or of the one that PyTorch had when the module was compiled."""
         first = {name: load() for name, load in self._call.initial.items()}
+        if seed is not None and self._call.random:
+            from headrace.frontends.random import state as random_state
+
+            first[self._call.random] = random_state(seed)
         self.executable.reset({**first, **(state or {})})
         self._started = True
 

@@ -21,7 +21,7 @@ def generator(n: Node) -> Generator:
 
 def probability(n: Node, name: str = "p") -> float:
     """An argument that is a probability."""
-    p = float(n.number(name))
+    p = float(n.number(name, 0.0))
     if not 0 <= p <= 1:
         raise Refused(f"{name} is {p}, not a probability", code="bad-node")
     return p

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
+from headrace.dialects.support.dtypes import to_numpy
 from headrace.tools.fuzz.maker import Maker
 from headrace.tools.fuzz.steps import step
+
+DIGITS = {"f64": 24, "f32": 24, "f16": 11, "bf16": 8}
+"""Random digits of a number, by element type."""
 
 
 def _words(m: Maker) -> SSAValue:
@@ -37,12 +41,11 @@ def random_words(m: Maker) -> Sequence[SSAValue]:
 def dropout(m: Maker) -> Sequence[SSAValue]:
     """Elements kept where a word is small, or uniform numbers."""
     (words,) = random_words(m)
+    dtype = m.dtype if m.dtype in DIGITS else "f32"
     if m.chance(0.3):
-        digits = {"f64": 24, "f32": 24, "f16": 11, "bf16": 8}[m.dtype]
-        low = m.op("and", words, (1 << digits) - 1)
-        return [m.op("mul", m.op("cast", low, to=m.dtype), 2.0**-digits)]
-    shape = m.shape(words)
-    kept = m.op("less", words, m.rng.integers(0, 2**32))
-    x = m.given(m.sample(shape))
-    scale = m.constant(np.asarray(1.5, m.array(x).dtype))
-    return [m.op("mul", x, m.op("select", kept, scale, m.constant(np.asarray(0, m.array(x).dtype))))]
+        low = m.op("and", words, (1 << DIGITS[dtype]) - 1)
+        return [m.op("mul", m.op("cast", low, to=dtype), 2.0 ** -DIGITS[dtype])]
+    x = m.given(m.sample(m.shape(words), dtype))
+    scale, zero = (m.constant(np.asarray(v, to_numpy(dtype))) for v in (1.5, 0))
+    kept = m.op("less", words, int(m.rng.integers(0, 2**32)))
+    return [m.op("mul", x, m.op("select", kept, scale, zero))]
