@@ -26,7 +26,7 @@ def _embedding_bag(n: Node) -> tuple[Value | None, ...]:
     if n.get("include_last_offset"):
         offsets = n.slice(offsets, 0, 0, offsets.shape[0] - 1)
     (rows,), (bags,), width = index.shape, offsets.shape, table.shape[1]
-    mode = ("add", "mean", "max")[n.number("mode", 0)]
+    mode = ("add", "mean", "max")[int(n.number("mode", 0))]
     if not rows or not n.type.elements:
         return n.filled(0, n.type), *(n.filled(0, type) if type else None for type in n.results[1:])
     at = n.op("iota", shape=(rows, 1), dtype="i64", axis=0)

@@ -173,9 +173,10 @@ def _adaptive(n: Node) -> Value | tuple[Value | None, ...]:
         return y, None
     windows: list[Array] = []
     for length, count in zip(size, out, strict=True):
-        first, last = np.array(_adaptive_bounds(length, count)).T
-        rows = first[:, None] + np.arange((last - first).max())[None]
-        windows.append(np.where(rows < last[:, None], rows, -1))
+        bounds = _adaptive_bounds(length, count)
+        most = max(last - first for first, last in bounds)
+        rows = [[i if i < last else -1 for i in range(first, first + most)] for first, last in bounds]
+        windows.append(np.array(rows))
     return y, _places(n, _batched(n, x, rank), windows)
 
 
