@@ -1,8 +1,8 @@
 """Writing `.sn` artifacts: the only code that does. The layout is described in `runtime.artifact`.
 
 Bytes are deterministic: the program table is, the header is JSON with sorted keys, and tensors come in a fixed order
-(table, then weights that keep every later one on a 64-byte boundary, in program order, then the others). A changed
-weight changes its own bytes and the `digests` field.
+(table, then weights that keep every later one on a 64-byte boundary, in program order, then the others, then states). A
+changed weight changes its own bytes and the `digests` field.
 """
 
 from __future__ import annotations
@@ -19,9 +19,20 @@ import numpy as np
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.files import replacing
+from headrace.dialects.tensor.meaning.special import rounds_to
 from headrace.dialects.tensor.shapes import TT
 from headrace.runtime import table
-from headrace.runtime.artifact import FORMAT, NAMES, PROGRAM, TABLES, canonical, digest_of_digests, header_digest
+from headrace.runtime.artifact import (
+    FORMAT,
+    NAMES,
+    PROGRAM,
+    STATE,
+    TABLES,
+    canonical,
+    digest_of_digests,
+    header_digest,
+    reserved,
+)
 from headrace.runtime.program import Port, Program
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -44,16 +55,18 @@ def write_artifact(
     *,
     compiler: str,
     manifest: Mapping[str, Any] | None = None,
+    states: Mapping[str, Array] | None = None,
 ) -> None:
     """Write a program and its weights. `weights` None writes the program alone, to be planned and timed but not run.
 
     `compiler` is the version that made the program; `manifest` adds fields (model, precision, goal, pipeline, …) to
-    those that the program gives. The file appears complete or not at all. `CompileError` when a weight is missing or
+    those that the program gives; `states` is what states hold at first, by the input that they stand for, and zeros are
+    left out. The file appears complete or not at all. `CompileError` when a weight is missing or
     not of the type that the program has, or when the file cannot be written.
     """
     path = Path(path)
     tables: dict[str, Array] = dict(zip((PROGRAM, TABLES), table.encode(program), strict=True))
-    held = _weights(program, weights)
+    held = _weights(program, weights) | _states(program, states or {})
     header: dict[str, Any] = {}
     at = 0
     types = {PROGRAM: TT(tables[PROGRAM].shape, "ui8"), TABLES: TT(tables[TABLES].shape, "i32")}
@@ -124,7 +137,7 @@ def _weights(program: Program, weights: Weights | None) -> dict[str, tuple[TT, A
             continue
         if found.setdefault(region.key, region.type) != region.type:
             wrong.append(f"'{region.key}' is {found[region.key]} and {region.type}")
-        if region.key in (PROGRAM, TABLES):
+        if reserved(region.key):
             wrong.append(f"'{region.key}' is a reserved name")
     if weights is None:
         return {}
@@ -141,6 +154,27 @@ def _weights(program: Program, weights: Weights | None) -> dict[str, tuple[TT, A
         return (found[key].elements * size % 64 != 0, -size)
 
     return {key: (found[key], arrays[key]) for key in sorted(found, key=place)}
+
+
+def _states(program: Program, states: Mapping[str, Array]) -> dict[str, tuple[TT, Array]]:
+    """Types and arrays of the states that do not begin at zero, in order of the program's inputs. Floats are rounded to
+    a narrower type that a state has."""
+    past = {name for name, _ in program.states}
+    types = {port.name: port.type for port in program.inputs if port.name in past}
+    found: dict[str, tuple[TT, Array]] = {}
+    wrong: list[str] = [f"there is no state '{name}'" for name in states if name not in types]
+    for name, type in types.items():
+        array = states.get(name)
+        if array is None or not array.any():
+            continue
+        dtype = dtypes.to_numpy(type.dtype)
+        if tuple(array.shape) != type.shape or not rounds_to(array.dtype, dtype):
+            wrong.append(f"state '{name}' is {array.dtype}{list(array.shape)}, the program has {type}")
+        else:
+            found[STATE + name] = (type, array.astype(dtype, copy=False))
+    if wrong:
+        raise CompileError("bad-input", f"states do not fit the program: {'; '.join(wrong)}")
+    return found
 
 
 def _manifest(program: Program, compiler: str, extra: Mapping[str, Any]) -> dict[str, str]:

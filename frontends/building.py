@@ -24,6 +24,8 @@ from headrace.dialects.tensor.shapes import TT, ShapeError
 if TYPE_CHECKING:
     import numpy as np
 
+    from headrace.frontends.random import Generator
+
     Array = np.ndarray[Any, np.dtype[Any]]
 
 INLINE = 64  # elements of a float constant of the graph in the IR
@@ -113,6 +115,8 @@ class Builder:
 
     block: Block
     store: WeightStore
+    generator: Generator | None = None
+    """Draws random numbers, where the importer threads its state."""
     _defaults: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     def plain(self, name: str, attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def transposed(
     x = _spread(n, x, strides)
     lo = [r - p for r, p in zip(reach, pads[:dims], strict=True)]
     hi = [r - p + e for r, p, e in zip(reach, pads[dims:], extra, strict=True)]
-    x = _pad_or_crop(n, x, lo, hi)
+    x = padded_or_cropped(n, x, lo, hi)
     operands = (x, _mirrored(n, w, groups), *(() if bias is None else (bias,)))
     ones, none = (1,) * dims, (0,) * (2 * dims)
     return n.op("conv", *operands, strides=ones, pads=none, dilations=tuple(dilations), groups=groups)
@@ -41,10 +41,10 @@ def _spread(n: Site, x: Value, strides: Sequence[int]) -> Value:
     hi = (0, 0, *(v for s in strides for v in (0, s - 1)))
     x = n.op("pad", n.reshape(x, (*lead, *split)), lo=(0,) * len(hi), hi=hi)
     x = n.reshape(x, (*lead, *(length * s for length, s in zip(size, strides, strict=True))))
-    return _pad_or_crop(n, x, [0] * len(size), [1 - s for s in strides])
+    return padded_or_cropped(n, x, [0] * len(size), [1 - s for s in strides])
 
 
-def _pad_or_crop(n: Site, x: Value, lo: Sequence[int], hi: Sequence[int]) -> Value:
+def padded_or_cropped(n: Site, x: Value, lo: Sequence[int], hi: Sequence[int]) -> Value:
     """Zeros around the spatial dims; a negative count cuts instead."""
     if any(v < 0 for v in (*lo, *hi)):
         starts = (0, 0, *(max(-v, 0) for v in lo))

@@ -3,13 +3,14 @@
 Layout (any safetensors reader can list it):
 
 * tensor `headrace/program` (bytes) and `headrace/tables` (32-bit integers): the program table of `runtime.table`; *
-one tensor per weight, named by its key; * metadata: `format` "headrace", `schema`, `compiler`, `model`, `device`,
+one tensor per weight, named by its key; * `headrace/state/NAME` for each state that begins at something else than zero,
+named by the input that it stands for; * metadata: `format` "headrace", `schema`, `compiler`, `model`, `device`,
 `precision`, `inputs`, `outputs`, `pipeline` and what else the compiler wrote, and `digests`: SHA-256 of the header
-without that field, of both table arrays, of every weight, and of these digests together.
+without that field, of both table arrays, of every weight and state, and of these digests together.
 
-Opening maps the file into memory and copies nothing. Header and table are always verified. Weights are verified when
-`verify` is true, and by default when they are at most `CHEAP` bytes together (tens of milliseconds); pass false to
-skip.
+Opening maps the file into memory and copies nothing. Header and table are always verified. Weights and states are
+verified when `verify` is true, and by default when they are at most `CHEAP` bytes together (tens of milliseconds); pass
+false to skip.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from headrace.runtime.program import Program
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PROGRAM, TABLES = "headrace/program", "headrace/tables"
+STATE = "headrace/state/"
 FORMAT = "headrace"
 CHEAP = 64 << 20
 """Weights of at most so many bytes together are verified by default."""
@@ -67,7 +69,7 @@ class Artifact:
     def array(self, key: str) -> Array:
         """The weight of that key; `CompileError` when the artifact has none (it was compiled shape-only)."""
         entry = self.entries.get(key)
-        if entry is None or key in (PROGRAM, TABLES):
+        if entry is None or reserved(key):
             raise CompileError(
                 "missing-weight",
                 f"{self.path}: no bytes for weight '{key}'",
@@ -79,7 +81,18 @@ class Artifact:
     @property
     def keys(self) -> tuple[str, ...]:
         """Keys of the weights in the file, in file order."""
-        return tuple(key for key in self.entries if key not in (PROGRAM, TABLES))
+        return tuple(key for key in self.entries if not reserved(key))
+
+    @property
+    def states(self) -> dict[str, Array]:
+        """What states hold at first, by the input that they stand for; those that are left out are zero."""
+        found = {key.removeprefix(STATE): entry for key, entry in self.entries.items() if key.startswith(STATE)}
+        return {name: _view(self.data, entry) for name, entry in found.items()}
+
+
+def reserved(key: str) -> bool:
+    """Whether a tensor of that name is no weight."""
+    return key in (PROGRAM, TABLES) or key.startswith(STATE)
 
 
 def open_artifact(path: str | os.PathLike[str], verify: bool | None = None) -> Artifact:
@@ -110,7 +123,7 @@ def open_artifact(path: str | os.PathLike[str], verify: bool | None = None) -> A
     if verify:
         wrong = [name for name in entries if name in named and _sha(_view(data, entries[name])) != weights[name]]
         if wrong:
-            raise _bad(path, f"weights do not match their digests: {', '.join(wrong[:8])}")
+            raise _bad(path, f"weights or states do not match their digests: {', '.join(wrong[:8])}")
     try:
         program = table.decode(_view(data, entries[PROGRAM]), _view(data, entries[TABLES]))
     except table.BadTable as error:
@@ -118,7 +131,20 @@ def open_artifact(path: str | os.PathLike[str], verify: bool | None = None) -> A
     for region in program.regions:
         if region.kind == "weight" and region.key in entries and entries[region.key].type != region.type:
             raise _bad(path, f"weight '{region.key}' is {entries[region.key].type} but the program has {region.type}")
+    _check_states(path, program, entries)
     return Artifact(path, program, _decoded(found), entries, data)
+
+
+def _check_states(path: Path, program: Program, entries: Mapping[str, Entry]) -> None:
+    """What states hold at first is of states that the program has, and of their types."""
+    past = {name for name, _ in program.states}
+    types = {port.name: port.type for port in program.inputs if port.name in past}
+    for key, entry in entries.items():
+        name = key.removeprefix(STATE)
+        if name != key and entry.type != types.get(name):
+            raise _bad(
+                path, f"state '{name}' is {entry.type} but the program has {types.get(name, 'none of that name')}"
+            )
 
 
 def canonical(value: Any) -> str:

@@ -12,7 +12,6 @@ from math import prod
 
 from headrace.dialects.support import dtypes
 from headrace.runtime.places import Binding, Place
-from headrace.runtime.program import Pmu
 from headrace.runtime.schedule import MOST_ITERATIONS, Action, ConfigPlan, Group, Run, pcu_at
 
 TARGET = 512 << 10
@@ -79,6 +78,9 @@ def _shared(plan: ConfigPlan, runs: Sequence[Run]) -> int:
     loops = 0
     while all(len(t) > loops for t in times) and len({t[loops] for t in times}) == 1:
         loops += 1
+    for run in runs:
+        for u, port in run.moved:
+            loops = min(loops, plan.frames(plan.into[u][port].src))
     written = _made(runs)
     for place in sorted(written):
         users = [run for run in runs if place in plan.touches(run)]
@@ -94,10 +96,7 @@ def _aligned(plan: ConfigPlan, place: int, loops: int) -> int:
         return loops if plan.places[place].param < 0 else 0
     if len(homes) > 1 or plan.homes[homes[0]].digits is not None or plan.places[place].param >= 0:
         return 0
-    unit = plan.config.units[homes[0]]
-    assert isinstance(unit, Pmu)
-    stream = (plan.into[homes[0]] or plan.out_of[homes[0]])[0].stream
-    return sum(1 for x in stream.time[: unit.frames] if x.count > 1)
+    return plan.frames(homes[0])
 
 
 def _choose(plan: ConfigPlan, runs: Sequence[Run], loops: int) -> tuple[int, int] | None:
@@ -120,7 +119,7 @@ def _choose(plan: ConfigPlan, runs: Sequence[Run], loops: int) -> tuple[int, int
             iterations = prod(counts[:last]) * (counts[last] // block)
             if iterations == 1 or iterations > MOST_ITERATIONS:
                 continue
-            if not _worth(plan, runs, last + 1, block):
+            if not _worth(plan, runs, last + 1, block) or not _moves(plan, runs, last + 1, block):
                 continue
             size = whole / iterations
             if size <= TARGET and (fits is None or size > fits[0]):
@@ -181,6 +180,11 @@ def _worth(plan: ConfigPlan, runs: Sequence[Run], loops: int, block: int) -> boo
                 if reused and rows < min(ROWS, whole):
                     return False
     return True
+
+
+def _moves(plan: ConfigPlan, runs: Sequence[Run], loops: int, block: int) -> bool:
+    """Whether what runs use as it is made can be moved block by block."""
+    return all(plan.movement(u, port, loops, block) is not None for run in runs for u, port in run.moved)
 
 
 def joined_rows(plan: ConfigPlan, u: int, v: int) -> int:

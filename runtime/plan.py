@@ -334,7 +334,7 @@ class _Binder:
             merged = plan.merged(u, plan.counts(u, run.loops, run.block))
             for port in range(unit.inputs):
                 if (u, port) in run.moved:
-                    ops.extend(_moved(run, u, port))
+                    ops.extend(_moved(plan, run, u, port))
             for op, attrs in zip(unit.ops, merged.attrs, strict=True):
                 if op.name == CONSTANT:
                     key = (u, op.results[0])
@@ -347,9 +347,12 @@ class _Binder:
         return Part(launch, steps, plan, run, at, ops, arrays, outputs, fixed)
 
 
-def _moved(run: Run, u: int, port: int) -> list[chain.Op]:
-    """Ops that make an input out of another value of its run."""
+def _moved(plan: ConfigPlan, run: Run, u: int, port: int) -> list[chain.Op]:
+    """Ops that make an input out of another value of its run; none where it is that value."""
     key, movement = run.moved[u, port]
+    if movement and run.loops:  # of what is joined in a block
+        shape = plan.merged(u, plan.counts(u, run.loops, run.block)).types[port].shape
+        movement = plan.movement(u, port, run.loops, run.block) or (("tensor.reshape", {"shape": shape}),)
     found: list[chain.Op] = []
     before: Any = run.key(key)
     for i, (name, attrs) in enumerate(movement):

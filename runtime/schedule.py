@@ -17,7 +17,8 @@ from headrace.runtime.merge import Domain, Merged, Move, Unmergeable, domain_of,
 from headrace.runtime.places import Binding, End, Home, Key, Place, digits_of
 from headrace.runtime.program import Agcu, Config, Flow, Pcu, Pmu, elements
 
-Movement = tuple[Key, tuple[tuple[str, dict[str, Any]], ...]]
+Ops = tuple[tuple[str, dict[str, Any]], ...]
+Movement = tuple[Key, Ops]
 """A value, and the ops that bring its elements into another shape or order."""
 
 
@@ -378,6 +379,7 @@ class ConfigPlan:
         and may run before what was placed after it."""
         if any(v < pcu_at(self.config, u).inputs for v in pcu_at(self.config, u).outputs):
             return None  # it passes an input on, which has to lie in memory
+        needs = self.needs[u]
         written: set[int] = set()
         for action in reversed(self.actions):
             if not isinstance(action, Run):
@@ -390,7 +392,7 @@ class ConfigPlan:
                     joins = True
                 elif (end := self.end(flow, False)) is not None and end.place in written:
                     return None
-            return action if joins else None
+            return action if joins and not (needs and action.moved) else None
         return None
 
     def _forwarded(self, u: int, port: int, run: Run) -> Movement | None:
@@ -406,9 +408,26 @@ class ConfigPlan:
         v = before.outputs[writer.src_port]
         if not any(v in op.results for op in before.ops):
             return None
-        assert flow.src_view is not None and writer.dst_view is not None
-        ops = movement_between(writer.stream.full_shape, writer.dst_view, flow.stream.full_shape, flow.src_view)
+        ops = self.movement(u, port, 0, 1)
         return None if ops is None else ((writer.src, v), ops)
+
+    def movement(self, u: int, port: int, loops: int, block: int) -> Ops | None:
+        """The ops between a value and a port that reads it through a buffer, when the outer `loops` of both are not
+        joined but in blocks of the last."""
+        flow = self.into[u][port]
+        writer = self.into[flow.src][0]
+        assert flow.src_view is not None and writer.dst_view is not None
+        moves = self.outputs_moves[writer.src][writer.src_port]
+        made = joined_shape(writer.stream.tile, moves, self.counts(writer.src, loops, block))
+        read = joined_shape(flow.stream.tile, self.inputs_moves[u][port], self.counts(u, loops, block))
+        return movement_between(made, writer.dst_view, read, flow.src_view)
+
+    def frames(self, u: int) -> int:
+        """How many of the outer loops of what fills a buffer keep its frames apart."""
+        unit = self.config.units[u]
+        assert isinstance(unit, Pmu)
+        stream = (self.into[u] or self.out_of[u])[0].stream
+        return sum(1 for x in stream.time[: unit.frames] if x.count > 1)
 
     def _store(self, run: Run, u: int, v: int) -> Binding:
         """Give a value of a run memory of its own unless it has some."""
@@ -524,9 +543,7 @@ class ConfigPlan:
                 return [action.table, action.index.source.place, action.target.place]
 
 
-def movement_between(
-    shape: Sequence[int], view: View, target: Sequence[int], other: View
-) -> tuple[tuple[str, dict[str, Any]], ...] | None:
+def movement_between(shape: Sequence[int], view: View, target: Sequence[int], other: View) -> Ops | None:
     """Ops that turn a tensor of `shape`, written to memory through `view`, into the tensor of shape `target` that is
     read through `other`; None when the two do not touch the same elements or more than an order of dims lies
     between."""

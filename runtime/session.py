@@ -14,7 +14,7 @@ import numpy as np
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
 from headrace.dialects.support.files import replacing
-from headrace.dialects.tensor.meaning.special import NARROW
+from headrace.dialects.tensor.meaning.special import rounds_to
 from headrace.runtime.artifact import Artifact, open_artifact
 from headrace.runtime.check import check_program
 from headrace.runtime.plan import Part, Plan, Step, bind_program, plan_configs, run_steps
@@ -64,11 +64,13 @@ class Executable:
         literal: bool = False,
         check: bool = True,
         manifest: Mapping[str, Any] | None = None,
+        initial: Mapping[str, Array] | None = None,
         save: Callable[[Executable, str | os.PathLike[str]], None] | None = None,
         _like: Executable | None = None,
     ) -> None:
         """`literal` executes tile by tile through the flows. `check` false skips `check_program` (for programs just
-        compiled and checked). `save` writes an artifact (the compiler gives it; the runtime writes none)."""
+        compiled and checked). `initial` is what states hold at first, where that is not zero; an artifact says so
+        itself. `save` writes an artifact (the compiler gives it; the runtime writes none)."""
         if check:
             check_program(program)
         self.program = program
@@ -94,6 +96,11 @@ class Executable:
                 if (other.region, other.offset) != (port.region, port.offset):
                     self._plan.steps.append((np.copyto, (past, self._view(other))))
 
+        if initial is None and isinstance(weights, Artifact):
+            initial = weights.states
+        self._initial = dict(initial or {})
+        for name, array in self._initial.items():
+            np.copyto(self._states[name], array, "unsafe")
         self._large = self._readable_in_place()
         self._last_large: list[int] | None = None
         self._adopted: tuple[list[int], list[Step]] | None = None
@@ -236,8 +243,8 @@ class Executable:
     def clone(self) -> Executable:
         """Another executable of the same program with its own memory and state; weights are shared."""
         return Executable(
-            self.program, self.weights, literal=self.literal, check=False, manifest=self.manifest, save=self._save,
-            _like=self,
+            self.program, self.weights, literal=self.literal, check=False, manifest=self.manifest,
+            initial=self._initial, save=self._save, _like=self,
         )  # fmt: skip
 
     # State
@@ -247,22 +254,23 @@ class Executable:
         return {name: view.copy() for name, view in self._states.items()}
 
     def reset(self, state: Mapping[str, Any] | None = None) -> None:
-        """Set the state: arrays by input name; what is not given becomes zero. Floats are rounded to a narrower type
-        that the state has. `CompileError` on a wrong name, shape or type."""
+        """Set the state: arrays by input name; what is not given becomes what it was at first (zero, but for what an
+        artifact has). Floats are rounded to a narrower type that the state has. `CompileError` on a wrong name, shape
+        or type."""
         given = dict(state or {})
         found = Collector()
         for name, array in given.items():
             view = self._states.get(name)
             if view is None:
                 found.add("bad-input", f"no state '{name}'", fix=nearest(name, self._states))
-            elif np.shape(array) != view.shape or not _rounds_to(np.asarray(array).dtype, view.dtype):
+            elif np.shape(array) != view.shape or not rounds_to(np.asarray(array).dtype, view.dtype):
                 found.add("bad-input", f"state '{name}' is {_type(np.asarray(array))}, expected {_type(view)}")
         found.raise_if_any()
         for name, view in self._states.items():
             if name in given:
                 np.copyto(view, given[name], "unsafe")
             else:
-                view[...] = 0
+                view[...] = self._initial.get(name, 0)
 
     # Time
 
@@ -301,11 +309,6 @@ def _type(array: Array) -> str:
     except KeyError:
         name = str(array.dtype)
     return f"{name}{list(array.shape)}"
-
-
-def _rounds_to(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether arrays of a type are taken for another: the same, or a narrower float."""
-    return given == wanted or (given.kind == "f" and given.itemsize > 2 and wanted in NARROW)
 
 
 def _fix(name: str, array: Array, view: Array) -> str:

@@ -31,7 +31,7 @@ from headrace.runtime.program import (
     Unit,
 )
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the table's layout; it changes whenever older readers would misread a table."""
 MAGIC = b"HRTB"
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]

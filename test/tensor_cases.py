@@ -407,6 +407,16 @@ def _scatter_nd(draw: Draw, name: str) -> Case:
     return {"reduction": one_of(draw, "none", "add", "mul", "min", "max")}, [array(draw, s, dtype), indices, updates]
 
 
+@case("tensor.philox")
+def _philox(draw: Draw, name: str) -> Case:
+    """Counters that carry into their upper half, and places that broadcast."""
+    full = shape(draw, most=3)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    state = rng.integers(0, 2**64, 3, np.uint64)
+    state[0] = one_of(draw, state[0], np.uint64(2**64 - 2))
+    return {}, [state, *(array(draw, s, "ui64") for s in draw(st.permutations([full, narrowed(draw, full)])))]
+
+
 @case("tensor.iota")
 def _iota(draw: Draw, name: str) -> Case:
     s = shape(draw, least=1)

@@ -50,6 +50,10 @@ class Layer:
 
 _BASE = ("dialects.support", "dialects.machine")
 _PASS = (*_BASE, "dialects.tensor", "passes.analysis", "passes.infra")
+_IMPORTER = (
+    *("dialects.tensor", "dialects.support"),
+    *(f"frontends.{shared}" for shared in ("base", "building", "convolution", "random")),
+)
 
 # The most specific layer counts. A layer may always import itself, except that passes never import each other.
 LAYERS = (
@@ -71,12 +75,12 @@ LAYERS = (
     Layer("frontends", ("dialects.tensor", "dialects.support"), ("xdsl", "numpy", "ml_dtypes")),
     Layer(
         "frontends.onnx",
-        ("dialects.tensor", "dialects.support", "frontends.base", "frontends.building", "frontends.convolution"),
+        _IMPORTER,
         ("xdsl", "numpy", "ml_dtypes", "onnx"),
     ),
     Layer(
         "frontends.torch",
-        ("dialects.tensor", "dialects.support", "frontends.base", "frontends.building", "frontends.convolution"),
+        _IMPORTER,
         ("xdsl", "numpy", "ml_dtypes", "torch"),
     ),
     # The artifact is runtime.artifact's manifest around runtime.table's encoding of runtime.program: one format in

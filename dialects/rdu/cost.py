@@ -46,6 +46,7 @@ PROGRAMS: dict[str, dict[str, int]] = {
     "gelu": {"mul": 2, "add": 1, "erf": 1},
     "silu": {"mul": 1, "sigmoid": 1},
     "softplus": {"exp": 1, "add": 1, "log": 1},
+    "philox": {"mul": 5, "shift": 5, "and": 5, "xor": 10},
     "softmax": {"sub": 1, "exp": 1, "mul": 1},
     "log_softmax": {"sub": 2, "exp": 1, "log": 1},
     "layer_norm": {"sub": 1, "mul": 3, "add": 1, "rsqrt": 1},

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tensor", "TensorOp", "attributes_of", "create", "ir_type", "op_class", "op_classes", "tt"]
 
-FAMILIES = ("elementwise", "contraction", "reduction", "movement", "indexing", "composite", "storage")
+FAMILIES = ("elementwise", "contraction", "reduction", "movement", "indexing", "random", "composite", "storage")
 
 
 @cache

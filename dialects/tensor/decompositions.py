@@ -20,6 +20,7 @@ from headrace.dialects.support.locations import Location
 from headrace.dialects.tensor.base import attributes_of, create, tt
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.contraction import Window, windows
+from headrace.dialects.tensor.shapes.random import FACTORS, ROUNDS, STEPS
 from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr
 
 
@@ -249,6 +250,32 @@ def attention_scores(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSA
 def _attention(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAValue:
     _, exponential, total = _exponentials(e, attention_scores(e, attrs, operands), -1)
     return e.matmul(e.div(exponential, total), operands[2])
+
+
+@decomposes("tensor.philox")
+def _philox(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAValue:
+    """Words are held in ui64, where their products fit; a shift by 32 is a division."""
+    state, rows, columns = operands
+    low, high, key = (e.slice(state, starts=(i,), stops=(i + 1,), steps=(1,)) for i in range(3))
+    half, mask = e.scalar(2**32, "ui64"), e.scalar(2**32 - 1, "ui64")
+
+    def words(x: SSAValue) -> tuple[SSAValue, SSAValue]:
+        return e.and_(x, mask), e.div(x, half)
+
+    place = e.add(rows, columns)
+    low = e.add(low, place)
+    carry = e.cast(e.less(low, place), to="ui64")
+    high = e.add(high, carry)
+    (a, b), (c, d), keys = words(low), words(high), words(key)
+    factors, steps = ([e.scalar(x, "ui64") for x in pair] for pair in (FACTORS, STEPS))
+    for _ in range(ROUNDS):
+        (d_next, left), (b_next, right) = words(e.mul(a, factors[0])), words(e.mul(c, factors[1]))
+        a, c = e.xor(e.xor(right, b), keys[0]), e.xor(e.xor(left, d), keys[1])
+        b, d = b_next, d_next
+        keys = tuple(e.and_(e.add(k, step), mask) for k, step in zip(keys, steps, strict=True))
+    blocks = tt(place).shape
+    parts = [e.reshape_to(e.cast(x, to="ui32"), (*blocks, 1)) for x in (a, b, c, d)]
+    return e.concat(*parts, axis=len(blocks))
 
 
 def _reaching(window: Window) -> tuple[int, int]:

@@ -27,8 +27,10 @@ from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor.base import ir_type
 from headrace.dialects.tensor.program import set_signature
 from headrace.dialects.tensor.shapes import TT, ShapeError
+from headrace.frontends import random
 from headrace.frontends.base import Coverage, CoverageRow, ImportResult, Port
-from headrace.frontends.building import Builder, Refused, TensorRef, Value, located
+from headrace.frontends.building import Builder, Refused, Site, TensorRef, Value, located
+from headrace.frontends.random import Generator
 from headrace.frontends.torch import ops
 from headrace.frontends.torch.dims import bound
 from headrace.frontends.torch.lines import is_own
@@ -54,10 +56,12 @@ IGNORED = frozenset(
 
 @dataclass(frozen=True)
 class Output:
-    """A result of the module: the name of the program's output, or a plain value."""
+    """A result of the module: the name of the program's output, or a plain value. A `number` is the only element of
+    its output."""
 
     name: str = ""
     value: Any = None
+    number: bool = False
 
 
 @dataclass
@@ -78,6 +82,8 @@ class ImportedProgram:
     in_spec: Any = None
     out_spec: Any = None
     names: Mapping[str, TT] = field(default_factory=dict[str, TT])
+    random: str = ""
+    """The state of the random numbers; empty when none are drawn."""
 
 
 def import_program(
@@ -94,11 +100,24 @@ def import_program(
 
 
 @dataclass(frozen=True)
+class State:
+    """An input that a result of the graph replaces for the next run: which result, and what it holds at first."""
+
+    result: int
+    tensor: Any
+
+
+@dataclass(frozen=True)
 class GraphProgram:
-    """A graph without an exported program around it, and the tensors of those of its inputs that are weights."""
+    """A graph without an exported program around it: tensors of those of its inputs that are weights, names, and states
+    by the positions of inputs. The caller gives the first `arguments` inputs, in the structure `spec`."""
 
     graph: Any
     weights: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    names: Mapping[int, str] = field(default_factory=dict[int, str])
+    states: Mapping[int, State] = field(default_factory=dict[int, State])
+    arguments: int | None = None
+    spec: Any = None
 
 
 def import_graph(given: GraphProgram, *, name: str = "graph") -> ImportedProgram:
@@ -127,11 +146,13 @@ class _Importer:
         self.coverage = Coverage()
         self.block = Block()
         self.store = WeightStore()
-        self.builder = Builder(self.block, self.store)
+        self.generator = Generator(self._generator)
+        self.builder = Builder(self.block, self.store, self.generator)
         self.values: dict[Any, Any] = {}
         self.inputs: list[Port] = []
         self.initial: dict[str, Callable[[], Array]] = {}
         self.shared: dict[Any, str] = {}
+        self.random = ""
 
     def run(self) -> ImportedProgram:
         """The imported program."""
@@ -181,7 +202,7 @@ class _Importer:
                     self._input(node, spec.target)
                     self.initial[spec.target] = _loader(self._tensor(spec.target))
                 else:
-                    self._weight(node, spec.target)
+                    self._weight(node, spec.target, self._tensor(spec.target))
             elif spec.kind != InputKind.TOKEN:  # the order of effects, of which there are none
                 self.errors.add("unsupported-op", f"an input of kind {spec.kind.name} is not supported")
         return arguments, constants
@@ -201,12 +222,26 @@ class _Importer:
         self.values[node] = Value(name, type, argument.location, argument)
         return name
 
+    def _generator(self) -> Value:
+        """The input that is the state of the random numbers. It starts from PyTorch's seed."""
+        import torch
+
+        name = random.NAME
+        while any(port.name == name for port in self.inputs):
+            name += "'"
+        argument = self.block.insert_arg(ir_type(random.STATE), len(self.block.args))
+        argument.location = named(name)
+        self.inputs.append(Port(name, random.STATE))
+        first = random.state(torch.initial_seed())
+        self.initial[name] = lambda: first
+        self.random = name
+        return Value(name, random.STATE, argument.location, argument)
+
     def _tensor(self, target: str) -> Any:
         state = self.program.state_dict
         return state[target] if target in state else self.program.constants[target]
 
-    def _weight(self, node: Any, target: str) -> None:
-        tensor = self._tensor(target)
+    def _weight(self, node: Any, target: str, tensor: Any) -> None:
         try:
             type = type_of(tensor)
         except Refused as refused:
@@ -313,8 +348,7 @@ class _Importer:
         changed: dict[str, str] = {}
         seen: dict[str, int] = {}
 
-        def give(x: Any, name: str) -> str:
-            value = self.values[x]
+        def give(value: Value, name: str) -> str:
             while name in seen or any(port.name == name for port in self.inputs):
                 seen[name] = seen.get(name, 0) + 1
                 name = f"{name}.{seen[name]}"
@@ -326,15 +360,18 @@ class _Importer:
         for (kind, target), x in zip(self._kinds(len(returned)), returned, strict=True):
             if kind == OutputKind.USER_OUTPUT:
                 if hasattr(x, "op"):
-                    flat.append(Output(give(x, x.name)))
+                    flat.append(Output(give(self.values[x], x.name), number=not hasattr(x.meta.get("val"), "shape")))
                 else:
                     flat.append(Output(value=x))
             elif kind == OutputKind.BUFFER_MUTATION:
-                states.append((target, give(x, f"{target}.next")))
+                states.append((target, give(self.values[x], f"{target}.next")))
             elif kind == OutputKind.USER_INPUT_MUTATION:
-                changed[target] = give(x, f"{target}.next")
+                changed[target] = give(self.values[x], f"{target}.next")
             elif kind != OutputKind.TOKEN:
                 raise CompileError("unsupported-op", f"an output of kind {kind.name} is not supported")
+        after = self.generator.after(Site(self.builder, named(self.random), self.random))
+        if after is not None:
+            states.append((self.random, give(after, f"{self.random}.next")))
         end = ReturnOp(*results)
         end.location = named(", ".join(port.name for port in outputs) or "nothing")
         self.block.add_op(end)
@@ -363,6 +400,7 @@ class _Importer:
             in_spec,
             out_spec,
             {port.name: port.type for port in self.inputs},
+            self.random,
         )
 
 
@@ -371,38 +409,39 @@ class _GraphImporter(_Importer):
 
     def __init__(self, given: GraphProgram, name: str) -> None:
         super().__init__(given.graph, name, False)
-        self.weights = given.weights
+        self.given = given
 
     def _arguments(self) -> tuple[list[str | None], list[tuple[int, Any]]]:
         arguments: list[str | None] = []
-        for node in self.program.graph.find_nodes(op="placeholder"):
-            position = len(arguments)
-            if position in self.weights:
-                self._weight(node, node.name)
-                arguments.append(None)
+        for position, node in enumerate(self.program.graph.find_nodes(op="placeholder")):
+            name = self.given.names.get(position, node.name)
+            found = None
+            if position in self.given.weights:
+                self._weight(node, name, self.given.weights[position])
             elif hasattr(node.meta.get("val"), "shape"):
-                arguments.append(self._input(node, node.name))
-            else:
-                arguments.append(None)
-        return arguments, []
-
-    def _tensor(self, target: str) -> Any:
-        names = [node.name for node in self.program.graph.find_nodes(op="placeholder")]
-        return self.weights[names.index(target)] if target in names else getattr(self.program, target)
+                found = self._input(node, name)
+            if position in self.given.states:
+                self.initial[name] = _loader(self.given.states[position].tensor)
+            arguments.append(found)
+        return arguments[: self.given.arguments], []
 
     def _constant(self, node: Any) -> None:
-        if hasattr(self._tensor(node.target), "dtype"):
-            self._weight(node, node.target)
+        tensor = getattr(self.program, node.target)
+        if hasattr(tensor, "dtype"):
+            self._weight(node, node.target, tensor)
         else:
             super()._constant(node)
 
     def _kinds(self, count: int) -> Sequence[tuple[Any, str]]:
         from torch.export.graph_signature import OutputKind
 
-        return [(OutputKind.USER_OUTPUT, "")] * count
+        found = [(OutputKind.USER_OUTPUT, "")] * count
+        for position, state in self.given.states.items():
+            found[state.result] = OutputKind.BUFFER_MUTATION, self.given.names[position]
+        return found
 
     def _structures(self) -> tuple[Any, Any]:
-        return None, None
+        return self.given.spec, None
 
 
 def _check(results: Sequence[Value | None], types: Sequence[TT | None]) -> None:
@@ -415,6 +454,8 @@ def _check(results: Sequence[Value | None], types: Sequence[TT | None]) -> None:
 def _kind(target: Any) -> str:
     if getattr(target, "__name__", "") == "getitem":
         return "getitem"
+    if not hasattr(target, "_schema") and hasattr(target, "__qualname__"):  # arithmetic on numbers
+        return f"{getattr(target, '__module__', '')}.{target.__qualname__}"
     return str(target).replace("::", ".")
 
 

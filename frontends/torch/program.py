@@ -28,6 +28,7 @@ KEPT = (
     "aten.scaled_dot_product_attention.default",
     "aten.linear.default",
     "aten.matmul.default",
+    "aten.take.default",
 )
 """Composites that are imported whole, as they map better than what they decompose into."""
 
@@ -55,17 +56,22 @@ batch norms of training into statistics."""
 
 
 def export(
-    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *, strict: bool = False
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    strict: bool = False,
+    grad: bool = False,
 ) -> ExportedProgram:
-    """Export a module on example inputs. `CompileError` says what in the module cannot be exported, and on which line
-    of it."""
+    """Export a module on example inputs, as it is called where gradients are recorded if `grad` says so. `CompileError`
+    says what in the module cannot be exported, and on which line of it."""
     import torch
 
     if not isinstance(module, torch.nn.Module):
         raise CompileError("bad-model", f"a {type(module).__name__} is no torch.nn.Module")
     args, kwargs = _examples(module, args, dict(kwargs or {}))
     try:
-        with torch.no_grad(), _quiet(), watched(module) as seen:
+        with torch.set_grad_enabled(grad), quiet(), watched(module) as seen:
             program = torch.export.export(module, args, kwargs, strict=strict)
         seen.errors.raise_if_any()
         return program
@@ -166,10 +172,10 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
     if not Path(path).is_file():
         raise CompileError("no-such-file", f"there is no file '{path}'")
     try:
-        with _quiet():
+        with quiet():
             return torch.export.load(path)
     except Exception as error:
-        raise CompileError("bad-model", f"'{path}' is no exported program: {_first_line(error)}") from error
+        raise CompileError("bad-model", f"'{path}' is no exported program: {first_line(error)}") from error
 
 
 def decompositions() -> Any:
@@ -193,14 +199,14 @@ def _op(name: str) -> Any:
 def lowered(program: Any) -> ExportedProgram:
     """The program in core ATen, composites of `KEPT` whole."""
     try:
-        with _quiet():
+        with quiet():
             return program.run_decompositions(decompositions())
     except Exception as error:
-        raise CompileError("bad-model", f"PyTorch does not decompose the program: {_first_line(error)}") from error
+        raise CompileError("bad-model", f"PyTorch does not decompose the program: {first_line(error)}") from error
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """Without PyTorch's warnings on its own use of what it will drop."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -209,15 +215,15 @@ def _quiet() -> Generator[None]:
 
 def _not_exported(module: Any, error: Exception) -> CompileError:
     text, name = str(error), type(module).__name__
-    code, what, why = "not-exportable", f"{name} cannot be exported: {_first_line(error)}", ""
+    code, what, why = "not-exportable", f"{name} cannot be exported: {first_line(error)}", ""
     fix = "a program is static: what decides in Python must not depend on elements of tensors"
     if "data-dependent" in text.lower() or "guard on" in text.lower():
         code = "dynamic-shape"
         what = f"{name} cannot be exported: what it does depends on the elements of a tensor"
-        why = _first_line(error)
+        why = first_line(error)
         fix = "choose between results with torch.where, mask instead of selecting, or give a number as an argument"
     return CompileError(code, what, why=why, fix=fix, location=user_line(error))
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

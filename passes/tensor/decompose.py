@@ -19,7 +19,7 @@ from headrace.passes.tensor import _graph
 WHOLE = (
     *("softmax", "log_softmax", "layer_norm", "rms_norm"),
     *("gelu", "silu", "softplus", "leaky_relu", "elu", "clip", "hard_sigmoid"),
-    "avg_pool",
+    *("avg_pool", "philox"),
 )
 """The composites that the mapping to dataflow takes as they are."""
 NONE = "none"

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import CASES, Case, ffn, rand
+from programs import CASES, Case, cache, ffn, rand
 
+from headrace.backend import writer
 from headrace.backend.writer import write_artifact
 from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.tensor.shapes import TT
 from headrace.runtime import artifact, table
 from headrace.runtime.artifact import open_artifact
 from headrace.runtime.program import Program
@@ -115,18 +117,64 @@ def test_every_truncation_is_noticed(saved: Path) -> None:
 def test_large_weights_are_verified_when_asked(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = saved.read_bytes()
     saved.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    assert "weights do not match their digests: b" in str(refused(saved))
+    assert "weights or states do not match their digests: b" in str(refused(saved))
     monkeypatch.setattr(artifact, "CHEAP", 16)
     open_artifact(saved)  # too large to verify each time
-    assert "weights do not match" in str(refused(saved, True))
+    assert "weights or states do not match" in str(refused(saved, True))
+
+
+def started(path: Path, states: dict[str, np.ndarray]) -> Path:
+    case = cache()
+    write_artifact(path, case.program, case, compiler="0.1.0", states=states)
+    return path
+
+
+def test_states_begin_at_what_was_written(tmp_path: Path) -> None:
+    first = rand(0, 8, 4)
+    path = started(tmp_path / "m.sn", {"cache": first})
+    found = open_artifact(path)
+    assert found.keys == () and list(found.states) == ["cache"]
+    with pytest.raises(CompileError, match="no bytes for weight"):
+        found.array("headrace/state/cache")
+    for literal in (False, True):
+        exe = load(path, literal=literal)
+        row, at = np.ones((1, 4), np.float32), np.array([2])
+        for one in (exe, exe.clone()):
+            np.testing.assert_allclose(one({"new": row, "at": at})["y"], first.sum(0), rtol=1e-5)
+        exe.reset()
+        np.testing.assert_array_equal(exe.state()["cache"], first)
+    plain = started(tmp_path / "zero.sn", {"cache": np.zeros((8, 4), np.float32)})
+    assert not open_artifact(plain).states and not load(plain).state()["cache"].any()
+
+
+def test_states_that_are_broken_or_of_another_program_are_refused(tmp_path: Path) -> None:
+    path = started(tmp_path / "m.sn", {"cache": rand(0, 8, 4)})
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert "do not match their digests: headrace/state/cache" in str(refused(path))
+    for name, first in (("cash", rand(0, 8, 4)), ("cache", rand(0, 8, 5)), ("cache", np.ones((8, 4), np.int64))):
+        with pytest.raises(CompileError, match="states do not fit the program"):
+            started(tmp_path / "other.sn", {name: first})
+    assert [file.name for file in tmp_path.iterdir()] == ["m.sn"]
+    # A file that another writer made
+    case = cache()
+    state = (TT((8, 3), "f32"), np.ones((8, 3), np.float32))
+    for key, told in (
+        ("cache", "state 'cache' is tensor<8x3xf32> but"),
+        ("cash", "state 'cash' is tensor<8x3xf32> but the program has none"),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(writer, "_states", lambda program, states, key=key: {artifact.STATE + key: state})
+            write_artifact(path, case.program, case, compiler="0.1.0")
+        assert told in str(refused(path))
 
 
 @pytest.mark.parametrize(
-    ("schema", "told", "fix"), [("0", "older", "compile the model again"), ("3", "newer", "upgrade")]
+    ("schema", "told", "fix"), [("0", "older", "compile the model again"), ("4", "newer", "upgrade")]
 )
 def test_another_schema_says_which_side_to_rebuild(saved: Path, schema: str, told: str, fix: str) -> None:
     data = saved.read_bytes()
-    saved.write_bytes(data.replace(b'"schema":"2"', b'"schema":"%s"' % schema.encode()))
+    saved.write_bytes(data.replace(b'"schema":"3"', b'"schema":"%s"' % schema.encode()))
     error = refused(saved)
     assert error.code == "artifact-schema"
     assert told in error.why and fix in error.fix

@@ -10,18 +10,31 @@ if TYPE_CHECKING:
     from headrace import ir
     from headrace.compiler import Executable, Runtime, compile, load, lowered
     from headrace.dialects.support.diagnostics import CompileError
+    from headrace.training import TrainingStep, compile_training
 
 # name -> module that defines it. The modules of tools/api install beside this file, as headrace.<module>.
 _EXPORTS = {
     "CompileError": "headrace.dialects.support.diagnostics",
     "compile": "headrace.compiler",
+    "compile_training": "headrace.training",
     "load": "headrace.compiler",
     "lowered": "headrace.compiler",
     "Executable": "headrace.compiler",
     "Runtime": "headrace.compiler",
+    "TrainingStep": "headrace.training",
 }
 
-__all__ = ["CompileError", "Executable", "Runtime", "compile", "ir", "load", "lowered"]
+__all__ = [
+    "CompileError",
+    "Executable",
+    "Runtime",
+    "TrainingStep",
+    "compile",
+    "compile_training",
+    "ir",
+    "load",
+    "lowered",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -101,20 +101,20 @@ class Translation:
     records: list[Record] = field(default_factory=list["Record"])
     call: ImportedProgram | None = None
 
+    def initial(self) -> dict[str, Array]:
+        """What states hold at first, where the model says so."""
+        if self.call is None or self.weights is None:
+            return {}
+        return {name: load() for name, load in self.call.initial.items()}
+
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the artifact; `CompileError` when it cannot be written. The file appears complete or not at all."""
         from headrace.backend.writer import write_artifact
 
         check_writable(path)
-        started = [name for name, load in self.call.initial.items() if load().any()] if self.call is not None else []
-        if started and self.weights is not None:
-            raise CompileError(
-                "unsaved-state",
-                f"{', '.join(started)} would be lost",
-                why="the states of an artifact begin at zero, and these buffers of the module do not",
-                fix="run it in this process, or set the buffers to zero before compiling and give them with reset()",
-            )
-        write_artifact(path, self.program, self.weights, compiler=VERSION, manifest=self.manifest)
+        write_artifact(
+            path, self.program, self.weights, compiler=VERSION, manifest=self.manifest, states=self.initial()
+        )
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,14 @@ def _boxed(run: Callable[..., Any]) -> Any:
 
 
 def _static() -> dict[int, None]:
-    """Positions of the parameters and buffers among the inputs of the graph that is compiled now."""
+    """Positions of the parameters and buffers among the inputs of the graph that is compiled now, but for those that it
+    changes itself (caches)."""
     from torch._guards import TracingContext
 
     context: Any = TracingContext.try_get()
-    found = getattr(getattr(context, "fw_metadata", None), "static_input_indices", None)
-    return dict.fromkeys(found or ())
+    found = getattr(context, "fw_metadata", None)
+    changed = frozenset(getattr(found, "mutated_inp_runtime_indices", ()))
+    return dict.fromkeys(i for i in getattr(found, "static_input_indices", None) or () if i not in changed)
 
 
 class Graph:
@@ -81,10 +83,13 @@ class Graph:
         seen = tuple(_identity(given[i]) for i in self.static)
         if self._run is None or seen != self._seen:
             if self._run is not None:  # weights that change once change again
-                self.static, seen = (), ()
+                kept = [k for k, was in enumerate(self._seen) if was == seen[k]]
+                self.static, seen = tuple(self.static[k] for k in kept), tuple(seen[k] for k in kept)
             self._weights = tuple(given[i] for i in self.static)  # kept, so that no other comes to lie there
             self._run = self._lowered({i: given[i] for i in self.static})
             self._seen = seen
+        if self._run.draws:  # under torch.manual_seed the same numbers, as of any op of PyTorch
+            self._run.reset(seed=_drawn())
         return self._run(*given)
 
     def _lowered(self, weights: Mapping[int, Any]) -> ModuleExecutable:
@@ -92,6 +97,14 @@ class Graph:
         from headrace.frontends.torch import GraphProgram
 
         return compile(GraphProgram(self.graph, weights), **self.options)
+
+
+def _drawn() -> int:
+    """A seed from PyTorch's generator."""
+    import torch as library
+
+    torch: Any = library
+    return torch.empty((), dtype=torch.int64).random_().item()
 
 
 def _identity(tensor: Any) -> tuple[int, int]:

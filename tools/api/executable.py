@@ -33,7 +33,8 @@ class CompiledExecutable(session.Executable):
             raise AttributeError(f"an executable has no attribute '{name}'")
         self._bound = True
         try:
-            super().__init__(self._done.program, self.weights, check=False, manifest=self.manifest)
+            first = self._done.initial()
+            super().__init__(self._done.program, self.weights, check=False, manifest=self.manifest, initial=first)
         except BaseException:
             self._bound = False
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headrace.dialects.support import dtypes
@@ -14,6 +15,7 @@ from headrace.runtime.session import Executable
 if TYPE_CHECKING:
     from headrace.frontends.base import CoverageRow
     from headrace.frontends.torch import ImportedProgram
+    from headrace.frontends.torch.importer import Output
 
 EXAMPLES = "example_inputs"
 
@@ -65,14 +67,9 @@ def plan_torch(
 
 def _exported(model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> tuple[Any, str]:
     """The exported program of a model, and its name."""
-    try:
-        import torch
-    except ImportError:
-        raise CompileError(
-            "missing-extra",
-            "reading PyTorch programs needs PyTorch",
-            fix="install headrace[torch]",
-        ) from None
+    needs_torch("reading PyTorch programs")
+    import torch
+
     from headrace.frontends import torch as frontend
 
     if isinstance(model, torch.nn.Module):
@@ -84,6 +81,14 @@ def _exported(model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         return frontend.load(model), os.path.splitext(os.path.basename(model))[0]
     return model, "program"
+
+
+def needs_torch(what: str) -> None:
+    """Refuse what needs PyTorch where it is not installed."""
+    try:
+        import_module("torch")
+    except ImportError:
+        raise CompileError("missing-extra", f"{what} needs PyTorch", fix="install headrace[torch]") from None
 
 
 def refuse_beside_program(model: Any, *, dims: Any, input_shapes: Any, **options: Any) -> None:
@@ -124,11 +129,25 @@ class ModuleExecutable:
     def __repr__(self) -> str:
         return f"<module {self.executable!r}>"
 
-    def reset(self, state: Mapping[str, Any] | None = None) -> None:
-        """Set the buffers to what the module was compiled with, but for those that are given."""
+    @property
+    def draws(self) -> bool:
+        """Whether it draws random numbers."""
+        return bool(self._call.random)
+
+    def reset(self, state: Mapping[str, Any] | None = None, *, seed: int | None = None) -> None:
+        """Set the buffers to what the module was compiled with, but for those that are given. Random numbers are drawn
+        again from the first on: those of a `seed`, or of the one that PyTorch had when the module was compiled."""
         first = {name: load() for name, load in self._call.initial.items()}
+        if seed is not None and self._call.random:
+            from headrace.frontends.random import state as random_state
+
+            first[self._call.random] = random_state(seed)
         self.executable.reset({**first, **(state or {})})
         self._started = True
+
+    def _more(self) -> Mapping[str, Any]:
+        """Inputs of the program that the caller does not give."""
+        return {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run once. `CompileError` when arguments are not those that the module was compiled for."""
@@ -160,13 +179,20 @@ class ModuleExecutable:
                     fix="compile it for this value",
                 )
         given = {name: _array(name, x) for name, x in zip(call.inputs, flat, strict=False) if name is not None}
-        results = self.executable(given)
+        results = self.executable(given | self._more())
         for name, result in call.changed.items():
             position = call.inputs.index(name)
             with torch.no_grad():
-                flat[position].copy_(_tensor(results[result]))
-        made = [_tensor(results[x.name]) if x.name else x.value for x in call.outputs]
+                flat[position].copy_(to_tensor(results[result]))
+        made = [_result(x, results) for x in call.outputs]
         return tree_unflatten(made, call.out_spec) if call.out_spec is not None else made
+
+
+def _result(output: Output, results: Mapping[str, Any]) -> Any:
+    """A result of the module: a tensor, a number or a plain value."""
+    if not output.name:
+        return output.value
+    return results[output.name].item() if output.number else to_tensor(results[output.name])
 
 
 def _spelt(spec: Any) -> str:
@@ -187,7 +213,8 @@ def _array(name: str, x: Any) -> Any:
     return x.numpy()
 
 
-def _tensor(array: Any) -> Any:
+def to_tensor(array: Any) -> Any:
+    """An array as a tensor over the same memory."""
     import torch as library
 
     torch: Any = library

@@ -17,6 +17,7 @@ FUNCTIONS = {
     "gelu": Counter(mul=2, add=1, erf=1),
     "silu": Counter(mul=1, sigmoid=1),
     "softplus": Counter(exp=1, add=1, log=1),
+    "philox": Counter({"mul": 5, "shift": 5, "and": 5, "xor": 10}),
     "softmax": Counter(sub=1, exp=1, mul=1),
     "log_softmax": Counter(sub=2, exp=1, log=1),
     "layer_norm": Counter(sub=1, mul=3, add=1, rsqrt=1),

@@ -34,7 +34,7 @@ _EXACT = frozenset((
     "neg", "abs", "sign", "floor", "ceil", "round", "relu", "max", "min", "clip", "select", "cast", "and", "or",
     "xor", "not", "is_nan", "is_inf", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
     "max_pool", "reduce_max", "reduce_min", "argmax", "argmin", "sort", "reshape", "transpose", "broadcast",
-    "slice", "concat", "split", "pad", "gather", "gather_elements", "gather_nd", "iota",
+    "slice", "concat", "split", "pad", "gather", "gather_elements", "gather_nd", "iota", "philox",
 ))  # fmt: skip
 """Ops whose result is one of their operands' elements, or is exact but for the sign of a zero."""
 _KEPT = frozenset((

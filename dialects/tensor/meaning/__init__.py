@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-FAMILIES = ("elementwise", "contraction", "reduction", "movement", "indexing", "composite")
+FAMILIES = ("elementwise", "contraction", "reduction", "movement", "indexing", "random", "composite")
 Array = np.ndarray[Any, np.dtype[Any]]
 Attrs = Mapping[str, Any]
 Meaning = Callable[..., "Array | tuple[Array, ...]"]

@@ -17,6 +17,11 @@ def is_floating(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" or dtype in NARROW
 
 
+def rounds_to(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Whether arrays of a type are taken for another: the same, or a narrower float."""
+    return given == wanted or (given.kind == "f" and given.itemsize > 2 and wanted in NARROW)
+
+
 def wide(x: Array) -> Array:
     """f16, bf16 and f8e4m3 as f32, anything else as it is: composites compute in f32 and round once."""
     return x.astype(np.float32) if x.dtype in NARROW else x

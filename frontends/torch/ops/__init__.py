@@ -17,12 +17,14 @@ FAMILIES = (
     "elementwise",
     "functions",
     "creation",
+    "random",
     "reduction",
     "movement",
     "indexing",
     "ordering",
     "contraction",
     "normalization",
+    "windows",
 )
 
 Convert = Callable[[Node], Result]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from headrace.frontends.building import Refused, Value
-from headrace.frontends.convolution import transposed
+from headrace.frontends.convolution import padded_or_cropped, transposed
 from headrace.frontends.torch.node import Node
 from headrace.frontends.torch.ops import converts
+from headrace.frontends.torch.ops.random import generator, probability
 
 
 @converts("mm", "bmm", "matmul")
@@ -40,12 +41,13 @@ def _addmm(n: Node) -> Value:
 def _attention(n: Node) -> Value:
     """Groups of query heads share a key head with `enable_gqa`; a mask of booleans says what may be seen."""
     q, k, v = n["query"], n["key"], n["value"]
-    if n.number("dropout_p", 0.0):
-        raise Refused("it drops out attention weights", "call model.eval() before inference")
     if k.shape[-3:-2] != q.shape[-3:-2] and n.get("enable_gqa"):
         k, v = (_repeated(n, x, q.shape[-3] // x.shape[-3]) for x in (k, v))
     scale = n.number("scale", None)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if p := probability(n, "dropout_p"):
+        kept, _ = generator(n).dropped(n, _weights(n, q, k, n.scalar(scale, q.dtype)), p)
+        return n.op("matmul", kept, v)
     operands = [q, k, v]
     if n.has("attn_mask"):
         mask = n["attn_mask"]
@@ -91,17 +93,22 @@ def _convolution_backward(n: Node) -> tuple[Value | None, ...]:
     dy, x, w = n["grad_output"], n["input"], n["weight"]
     rank, groups = w.rank - 2, n.number("groups")
     strides, pads, dilations = (n.spread(name, rank) for name in ("stride", "padding", "dilation"))
-    if n.get("transposed"):
-        raise Refused("gradients of transposed convolutions are not supported")
     mask = tuple(n.get("output_mask"))
+    back = bool(n.get("transposed"))  # then dy is what a convolution reads, and x what it gives
+    read, given = (dy, x) if back else (x, dy)
     reach = [(k - 1) * d for k, d in zip(w.shape[2:], dilations, strict=True)]
-    sizes = zip(x.shape[2:], dy.shape[2:], strides, pads, reach, strict=True)
+    sizes = zip(read.shape[2:], given.shape[2:], strides, pads, reach, strict=True)
     unread = tuple(size + 2 * p - r - 1 - (out - 1) * s for size, out, s, p, r in sizes)  # by no window
     found: list[Value | None] = [None, None, None]
-    if mask[0]:
+    if mask[0] and back:
+        after = [p - left for p, left in zip(pads, unread, strict=True)]
+        cut = padded_or_cropped(n, dy, [0] * rank, [min(p, 0) for p in after])
+        ends = (*pads, *(max(p, 0) for p in after))
+        found[0] = n.done(n.op("conv", cut, w, strides=strides, pads=ends, dilations=dilations, groups=groups), 0)
+    elif mask[0]:
         found[0] = n.done(transposed(n, dy, w, None, strides, (*pads, *pads), dilations, unread, groups), 0)
     if mask[1]:
-        found[1] = n.done(_filter_gradient(n, dy, x, strides, pads, dilations, unread, groups), 1)
+        found[1] = n.done(_filter_gradient(n, given, read, strides, pads, dilations, unread, groups), 1)
     if mask[2]:
         found[2] = n.op("reduce_sum", dy, axes=(0, *range(2, dy.rank)), keepdims=False)
     return tuple(found)
@@ -138,6 +145,21 @@ def _filter_gradient(
     return n.transpose(y, (1, 0, *axes))
 
 
+def _weights(n: Node, q: Value, k: Value, scale: Value) -> Value:
+    """What attention weighs values with."""
+    scores = n.op("mul", n.op("matmul", q, n.transpose(k, (*range(k.rank - 2), k.rank - 1, k.rank - 2))), scale)
+    least = n.scalar(float("-inf"), q.dtype)
+    if n.get("is_causal"):
+        rows, columns = scores.shape[-2:]
+        row, column = (n.op("iota", shape=(rows, columns), dtype="i64", axis=axis) for axis in (0, 1))
+        scores = n.op("select", n.op("less_equal", column, row), scores, least)
+    if n.has("attn_mask"):
+        mask = n["attn_mask"]
+        seen = mask.dtype == "i1"
+        scores = n.op("select", mask, scores, least) if seen else n.op("add", scores, n.cast(mask, q.dtype))
+    return n.op("softmax", scores, axis=scores.rank - 1)
+
+
 @converts("_scaled_dot_product_flash_attention_for_cpu_backward")
 def _attention_backward(n: Node) -> tuple[Value, ...]:
     """The weights are computed anew."""
@@ -148,18 +170,8 @@ def _attention_backward(n: Node) -> tuple[Value, ...]:
         raise Refused("groups of query heads share a key head", "repeat keys and values before attention")
     given = n.number("scale", None)
     scale = n.scalar(q.shape[-1] ** -0.5 if given is None else given, q.dtype)
+    weights = _weights(n, q, k, scale)
     swap = (*range(q.rank - 2), q.rank - 1, q.rank - 2)
-    scores = n.op("mul", n.op("matmul", q, n.transpose(k, swap)), scale)
-    least = n.scalar(float("-inf"), q.dtype)
-    if n.get("is_causal"):
-        rows, columns = scores.shape[-2:]
-        row, column = (n.op("iota", shape=(rows, columns), dtype="i64", axis=axis) for axis in (0, 1))
-        scores = n.op("select", n.op("less_equal", column, row), scores, least)
-    if n.has("attn_mask"):
-        mask = n["attn_mask"]
-        seen = mask.dtype == "i1"
-        scores = n.op("select", mask, scores, least) if seen else n.op("add", scores, n.cast(mask, q.dtype))
-    weights = n.op("softmax", scores, axis=q.rank - 1)
     share = n.op("reduce_sum", n.op("mul", dy, y), axes=(q.rank - 1,), keepdims=True)
     inner = n.op("sub", n.op("matmul", dy, n.transpose(v, swap)), share)
     slope = n.op("mul", n.op("mul", weights, inner), scale)

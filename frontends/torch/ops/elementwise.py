@@ -62,7 +62,7 @@ def _arithmetic(n: Node) -> Value:
         y = y if alpha else n.op("and", y, n.scalar(False, dtype))
         return n.op(BOOLEAN[n.stem], x, y)
     if alpha != 1:
-        y = n.op("mul", y, n.scalar(alpha, y.dtype))
+        y = n.op("mul", y, n.tensor("alpha", y.dtype))
     return n.cast(n.op(ARITHMETIC[n.stem], x, y), dtype)
 
 

@@ -64,8 +64,8 @@ def log1p(n: Node, x: Value) -> Value:
     the result itself; one that loses the 1 takes log(x)."""
     y = n.op("add", x, 1.0)
     apart, log = n.op("sub", y, 1.0), n.op("log", y)
-    near = n.op("select", n.op("equal", apart, 0.0), x, n.op("mul", log, n.op("div", x, apart)))
-    return n.op("select", n.op("equal", apart, x), log, near)
+    far = n.op("select", n.op("equal", apart, x), log, n.op("mul", log, n.op("div", x, apart)))
+    return n.op("select", n.op("equal", apart, 0.0), x, far)
 
 
 def sinh(n: Node, x: Value) -> Value:

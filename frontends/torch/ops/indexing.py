@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.dialects.support import dtypes
+from headrace.dialects.tensor.shapes import TT
 from headrace.frontends.building import Refused, Value
 from headrace.frontends.torch.node import Node
 from headrace.frontends.torch.ops import converts
@@ -15,6 +16,52 @@ from headrace.frontends.torch.ops.elementwise import floor_divide
 def _embedding(n: Node) -> Value:
     """Rows of a table. `padding_idx` and the rest say what becomes of gradients."""
     return n.op("gather", n["weight"], n["indices"], axis=0)
+
+
+@converts("_embedding_bag", "_embedding_bag_forward_only")
+def _embedding_bag(n: Node) -> tuple[Value | None, ...]:
+    """Rows of a table, summed, averaged or their maximum by bag; also the bag of each row, and how many are in each.
+    A row's bag is that of the last offset up to it; bags without rows are zero."""
+    table, index, offsets = n["weight"], n["indices"], n.cast(n["offsets"], "i64")
+    if n.get("include_last_offset"):
+        offsets = n.slice(offsets, 0, 0, offsets.shape[0] - 1)
+    (rows,), (bags,), width = index.shape, offsets.shape, table.shape[1]
+    mode = ("add", "mean", "max")[int(n.number("mode", 0))]
+    if not rows or not n.type.elements:
+        return n.filled(0, n.type), *(n.filled(0, type) if type else None for type in n.results[1:])
+    at = n.op("iota", shape=(rows, 1), dtype="i64", axis=0)
+    before = n.cast(n.op("less_equal", n.reshape(offsets, (1, bags)), at), "i64")
+    bag = n.op("sub", n.op("reduce_sum", before, axes=(1,), keepdims=False), 1)
+    part = n.op("gather", table, index, axis=0)
+    if n.has("per_sample_weights"):
+        part = n.op("mul", part, n.reshape(n["per_sample_weights"], (rows, 1)))
+    counted = n.filled(1, TT((rows,), "i64"))
+    padding = n.number("padding_idx", -1)
+    least = 0 if mode != "max" else dtypes.lowest(part.dtype)
+    if padding >= 0:
+        kept = n.op("not_equal", index, n.scalar(padding, index.dtype))
+        counted = n.cast(kept, "i64")
+        part = n.op("select", n.reshape(kept, (rows, 1)), part, n.scalar(least, part.dtype))
+    where = n.reshape(bag, (rows, 1))
+    reduction = "max" if mode == "max" else "add"
+    y = n.op("scatter_nd", n.filled(least, TT((bags, width), part.dtype)), where, part, reduction=reduction)
+    counts = n.op("scatter_nd", n.filled(0, TT((bags,), "i64")), where, counted, reduction="add")
+    if mode == "mean":
+        most = n.cast(n.op("max", counts, n.scalar(1, "i64")), y.dtype)
+        y = n.op("div", y, n.reshape(most, (bags, 1)))
+    elif mode == "max":
+        y = n.op("select", n.op("equal", n.reshape(counts, (bags, 1)), 0), n.scalar(0, y.dtype), y)
+    sizes = n.filled(0, TT((bags,), "i64")) if mode == "add" else counts
+    others = (bag, sizes, None if mode == "max" else sizes)
+    return y, *(_as(n, x, result) for result, x in enumerate(others, 1))
+
+
+def _as(n: Node, x: Value | None, result: int) -> Value | None:
+    """A result in its type; an empty one has no elements; None when it is another."""
+    type = n.results[result]
+    if x is None or type is None:
+        return None
+    return n.filled(0, type) if not type.elements else n.cast(x, type.dtype) if x.shape == type.shape else None
 
 
 def _line(n: Node, x: Value) -> Value:
@@ -34,6 +81,15 @@ def _gather(n: Node) -> Value:
     if not index.type.elements:
         return n.filled(0, n.type)
     return n.done(n.op("gather_elements", x, index, axis=n.dim("dim", x.rank)))
+
+
+@converts("take")
+def _take(n: Node) -> Value:
+    """Elements counted in row-major order, from the end where an index is negative."""
+    x, index = n["self"], n.cast(n["index"], "i64")
+    if not index.type.elements:
+        return n.filled(0, n.type)
+    return n.op("gather", n.reshape(x, (x.type.elements,)), index, axis=0)
 
 
 @converts("put")
@@ -103,9 +159,9 @@ def _index(n: Node) -> Value:
 def _index_put(n: Node) -> Value:
     """Coordinates of all dims up to the last one that is indexed, so that what is written are rows."""
     x, values = n["self"], n.cast(n["values"], n["self"].dtype)
-    masks = [index for index in n.get("indices", ()) if index is not None and index.dtype in ("i1", "ui8")]
-    if len(masks) == 1 and n.builder.array(masks[0]) is None and not n.get("accumulate"):
-        return _masked(n, x, masks[0], values)
+    given = [index for index in n.get("indices", ()) if index is not None]
+    if len(given) == 1 and given[0].dtype in ("i1", "ui8") and n.builder.array(given[0]) is None:
+        return _masked(n, x, given[0], values)
     given = _indices(n, x)
     dims, shape, near = _at(given)
     inner = [d for d in range(dims[-1]) if d not in dims]
@@ -129,19 +185,24 @@ def _index_put(n: Node) -> Value:
 
 
 def _masked(n: Node, x: Value, mask: Value, values: Value) -> Value:
-    """The same values wherever a mask is true."""
+    """Values where a mask is true: the same everywhere, or the next ones in the order of the mask's elements."""
     first = next(d for d, index in enumerate(n.get("indices")) if index is not None)
-    rest = x.rank - first - mask.rank
-    mask = n.reshape(n.cast(mask, "i1"), (*(1,) * first, *mask.shape, *(1,) * rest))
-    if values.rank > rest:
-        if any(size != 1 for size in values.shape[: values.rank - rest]):
-            raise Refused(
-                "values are written where a mask is true that is computed when the model runs",
-                "shapes are static: write torch.where(mask, values, x)",
-                code="dynamic-shape",
-            )
-        values = n.reshape(values, values.shape[values.rank - rest :])
-    return n.op("select", mask, values, x)
+    lead, rest = x.shape[:first], x.shape[first + mask.rank :]
+    spread = n.reshape(n.cast(mask, "i1"), (*(1,) * first, *mask.shape, *(1,) * len(rest)))
+    values = n.reshape(values, (1,) * (len(lead) + 1 + len(rest) - values.rank) + values.shape)
+    count = values.shape[first]
+    if not count or not x.type.elements:
+        return x
+    if count > 1:
+        flat = n.cast(n.reshape(spread, (mask.type.elements,)), "i64")
+        at = n.op("min", n.op("cumsum", flat, axis=0, exclusive=True), n.scalar(count - 1, "i64"))
+        values = n.op("gather", values, at, axis=first)
+        values = n.reshape(values, (*values.shape[:first], *mask.shape, *values.shape[first + 1 :]))
+    else:
+        values = n.reshape(values, (*values.shape[:first], *(1,) * mask.rank, *values.shape[first + 1 :]))
+    if n.get("accumulate"):
+        values = n.op("or" if x.dtype == "i1" else "add", x, values)
+    return n.done(n.op("select", spread, values, x))
 
 
 # Parts written at indices

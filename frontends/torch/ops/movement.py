@@ -28,6 +28,12 @@ def _permute(n: Node) -> Value:
     return n.transpose(x, [d % x.rank for d in n.ints("dims")]) if x.rank else x
 
 
+@converts("_local_scalar_dense")
+def _item(n: Node) -> Value:
+    """The only element, as a number."""
+    return n.reshape(n["self"], ())
+
+
 @converts("transpose")
 def _transpose(n: Node) -> Value:
     x = n["self"]
@@ -65,8 +71,11 @@ def _slice(n: Node) -> Value:
 
 @converts("select", "select_copy")
 def _select(n: Node) -> Value:
-    x = n["self"]
-    axis, index = n.dim("dim", x.rank), n.number("index")
+    x, index = n["self"], n.get("index")
+    axis = n.dim("dim", x.rank)
+    if isinstance(index, Value) and not index.known:
+        return n.op("gather", x, n.cast(index, "i64"), axis=axis)
+    index = n.number("index")
     index += x.shape[axis] if index < 0 else 0
     return n.reshape(n.slice(x, axis, index, index + 1), n.type.shape)
 

@@ -76,8 +76,11 @@ def _var_mean(n: Node) -> tuple[Value, Value]:
     return n.done(variance), n.done(mean, 1)
 
 
-def norm(n: Node, x: Value, order: float) -> Value:
-    """The vector norm of an order along the dims."""
+Reduce = Callable[[Node, str, Value], Value]
+
+
+def norm(n: Node, x: Value, order: float, reduce: Reduce = reduce) -> Value:
+    """The vector norm of an order along the dims that `reduce` reduces."""
     if order == 0:
         return reduce(n, "reduce_sum", n.cast(truth(n, x), x.dtype))
     size = n.op("abs", x)
@@ -104,6 +107,47 @@ def _dist(n: Node) -> Value:
     x = n.op("sub", n.tensor("self", dtype), n.tensor("other", dtype))
     x = n.cast(x, "f32" if dtype in NARROW else dtype)
     return n.cast(norm(n, x, float(n.number("p", 2))), dtype)
+
+
+PRODUCTS = 25
+"""Rows from which PyTorch computes Euclidean distances by a product."""
+
+
+@converts("_cdist_forward")
+def _cdist(n: Node) -> Value:
+    """The norm of each row of one matrix less each of another; of many rows |a|² + |b|² - 2ab, as in PyTorch."""
+    a, b, order, mode = n["x1"], n["x2"], float(n.number("p")), n.number("compute_mode", 0)
+    if not n.type.elements or not a.shape[-1]:
+        return n.filled(0, n.type)
+    rows = max(a.shape[-2], b.shape[-2])
+    if order == 2 and (mode == 1 or (mode == 0 and rows > PRODUCTS)):
+        squares = [
+            n.op("reduce_sum", n.op("mul", x, x), axes=(x.rank - 1,), keepdims=keep)
+            for x, keep in ((a, True), (b, False))
+        ]
+        squares[1] = n.reshape(squares[1], (*b.shape[:-2], 1, b.shape[-2]))
+        swapped = n.transpose(b, (*range(b.rank - 2), b.rank - 1, b.rank - 2))
+        y = n.op("add", n.op("mul", n.op("matmul", a, swapped), -2.0), n.op("add", *squares))
+        return n.done(n.op("sqrt", n.op("max", y, 0.0)))
+    a = n.reshape(a, (*a.shape[:-1], 1, a.shape[-1]))
+    b = n.reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
+    return n.done(norm(n, n.op("sub", a, b), order, _last))
+
+
+@converts("_pdist_forward")
+def _pdist(n: Node) -> Value:
+    """The norm of each row less each that follows."""
+    import numpy as np
+
+    x = n["self"]
+    if not n.type.elements or not x.shape[-1]:
+        return n.filled(0, n.type)
+    first, second = (n.op("gather", x, n.constant(at), axis=0) for at in np.triu_indices(x.shape[0], 1))
+    return n.done(norm(n, n.op("sub", first, second), float(n.number("p", 2)), _last))
+
+
+def _last(n: Node, name: str, x: Value) -> Value:
+    return n.op(name, x, axes=(x.rank - 1,), keepdims=False)
 
 
 # Positions

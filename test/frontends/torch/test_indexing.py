@@ -21,6 +21,8 @@ def test_looked_up() -> None:
         "index_select": lambda x, i: x.index_select(1, i[0]),
         "index_select a scalar": lambda x, i: x.sum().index_select(0, i[:1, 0]),
         "take": lambda x, i: x.take(i),
+        "take a scalar": lambda x, i: x.take(-i[0, 1]),
+        "row at a position": lambda x, i: x[i[0, 1]] + x[:, -i[1, 0]].sum(),
         "take_along_dim": lambda x, i: x[:, :3].take_along_dim(i, 0),
         "embedding": lambda x, i: torch.nn.functional.embedding(i.int(), x, padding_idx=1),
         "index": lambda x, i: x[i, i],
@@ -62,6 +64,25 @@ def test_written() -> None:
                 )
     functions["mean of integers"] = lambda x, i: x.long().scatter_reduce(0, i, -part.long(), "mean")
     functions["greatest integer"] = lambda x, i: x.long().scatter_reduce(0, i, -part.long(), "amax", include_self=False)
+    check(functions, X, INDEX)
+
+
+def test_written_where_a_mask_is_true() -> None:
+    """The mask is computed; there are as many values as elements where it is true, or one for all of them."""
+    mask = X > 0
+    rows = mask[:, 0]
+    many = torch.arange(1.0, 1 + int(mask.sum()))
+    some = torch.arange(1.0, 1 + 5 * int(rows.sum())).reshape(-1, 5)
+    functions: Any = {
+        "one value": lambda x, i: x.index_put((x > 0,), torch.tensor(3.0)),
+        "one value, added": lambda x, i: x.index_put((x > 0,), torch.tensor(3.0), accumulate=True),
+        "values in order": lambda x, i: x.index_put((x > 0,), many),
+        "values in order, added": lambda x, i: x.index_put((x > 0,), many, accumulate=True),
+        "rows": lambda x, i: x.index_put((x[:, 0] > 0,), some),
+        "one row": lambda x, i: x.index_put((x[:, 0] > 0,), some[0], accumulate=True),
+        "one element of each row": lambda x, i: x.index_put((x[:, 0] > 0,), some[:, :1]),
+        "truth": lambda x, i: (x > 1).index_put((x[:, 0] > 0,), some[:1] > 2, accumulate=True),
+    }
     check(functions, X, INDEX)
 
 

@@ -91,3 +91,17 @@ def test_nan_and_infinities_go_through() -> None:
     along = {name: f for name, f in ALONG.items() if name != "var and mean"}  # a running mean gives NaN for -inf
     for functions in (along, OVERALL, EXTREMES):
         torch_programs.check(functions, x)
+
+
+@pytest.mark.parametrize("rows", [4, 30])
+def test_distances_of_rows(rows: int) -> None:
+    """From many rows on, Euclidean distances are computed by a product."""
+    a, b = torch.randn(2, 1, rows, 3), torch.randn(2, 5, 3)
+    functions: dict[str, Callable[[Any, Any], Any]] = {
+        str(p): (lambda a, b, p=p: torch.cdist(a, b, p)) for p in (0.0, 1.0, 2.0, 3.5, INF)
+    }
+    modes = ("use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+    functions |= {mode: (lambda a, b, mode=mode: torch.cdist(a, b, compute_mode=mode)) for mode in modes}
+    functions["of no columns"] = lambda a, b: torch.cdist(a[..., :0], b[..., :0])
+    functions["of no rows"] = lambda a, b: torch.cdist(a[..., :0, :], b)
+    torch_programs.check(functions, a, b)

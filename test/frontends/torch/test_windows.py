@@ -96,22 +96,28 @@ def test_resampling() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "w", "strides", "pads", "dilations", "groups"),
+    ("x", "w", "strides", "pads", "dilations", "extra", "groups"),
     [
-        ((2, 3, 7, 6), (4, 3, 3, 2), [1, 1], [0, 0], [1, 1], 1),
-        ((2, 3, 7, 6), (4, 3, 3, 3), [2, 2], [1, 1], [1, 1], 1),  # rows that no window reads
-        ((2, 4, 8, 6), (6, 2, 3, 2), [2, 3], [1, 0], [2, 1], 2),
-        ((3, 4, 9), (4, 1, 3), [2], [1], [1], 4),
+        ((2, 3, 7, 6), (4, 3, 3, 2), [1, 1], [0, 0], [1, 1], None, 1),
+        ((2, 3, 7, 6), (4, 3, 3, 3), [2, 2], [1, 1], [1, 1], None, 1),  # rows that no window reads
+        ((2, 4, 8, 6), (6, 2, 3, 2), [2, 3], [1, 0], [2, 1], None, 2),
+        ((3, 4, 9), (4, 1, 3), [2], [1], [1], None, 4),
+        ((2, 4, 5, 4), (4, 6, 3, 2), [1, 1], [0, 1], [1, 1], [0, 0], 1),  # transposed
+        ((2, 4, 5, 4), (4, 3, 3, 2), [2, 3], [1, 0], [1, 2], [1, 2], 2),
+        ((2, 4, 5), (4, 3, 3), [1], [0], [3], [2], 2),  # more rows than a stride
+        ((2, 4, 3, 3, 2), (4, 1, 2, 2, 2), [2, 2, 2], [0, 0, 1], [1, 1, 1], [1, 0, 0], 4),
     ],
 )
-def test_gradients_of_convolutions(x: Any, w: Any, strides: Any, pads: Any, dilations: Any, groups: int) -> None:
+def test_gradients_of_convolutions(
+    x: Any, w: Any, strides: Any, pads: Any, dilations: Any, extra: Any, groups: int
+) -> None:
     torch.manual_seed(0)
-    none = [0] * len(strides)
+    rest = strides, pads, dilations, extra is not None, extra or [0] * len(strides), groups
     x, w = torch.randn(x), torch.randn(w)
-    dy = torch.randn(torch.ops.aten.convolution(x, w, None, strides, pads, dilations, False, none, groups).shape)
+    y = torch.ops.aten.convolution(x, w, None, *rest)
+    sizes = [y.shape[1]], *rest, [True, True, True]
     backward = torch.ops.aten.convolution_backward
-    rest = [w.shape[0]], strides, pads, dilations, False, none, groups, [True, True, True]
-    check({"all": lambda dy, x, w: backward(dy, x, w, *rest)}, dy, x, w, rtol=1e-4, atol=1e-4)
+    check({"all": lambda dy, x, w: backward(dy, x, w, *sizes)}, torch.randn(y.shape), x, w, rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_of_attention() -> None:

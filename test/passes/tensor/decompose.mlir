@@ -30,3 +30,21 @@ func.func @silu(%x : tensor<4xf32>) -> tensor<4xf32> {
   %0 = tensor.silu %x : tensor<4xf32> -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// Random words in ui64, where products of words fit.
+// CHECK-LABEL: @philox
+// CHECK:         tensor.philox
+// ALL-LABEL: @philox
+// ALL:           tensor.add %rows, %columns
+// ALL:           tensor.less
+// ALL-COUNT-20:  tensor.mul {{.*}} tensor<3x2xui64>
+// ALL-NOT:       tensor.mul
+// ALL:           tensor.concat {{.*}} {axis = 2 : i64}
+// KEEP-LABEL: @philox
+// KEEP-NOT:      tensor.philox
+func.func @philox(%state: tensor<3xui64>, %rows: tensor<3x1xui64>, %columns: tensor<2xui64>) -> tensor<3x2x4xui32> {
+  %0 = tensor.philox %state, %rows, %columns : tensor<3xui64>, tensor<3x1xui64>, tensor<2xui64> -> tensor<3x2x4xui32>
+  return %0 : tensor<3x2x4xui32>
+}

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from headrace.tools.fuzz.maker import Maker
 
-FAMILIES = ("elementwise", "contraction", "movement", "indexing", "composite", "models")
+FAMILIES = ("elementwise", "contraction", "movement", "indexing", "random", "composite", "models")
 Make = Callable[[Maker], Sequence[SSAValue]]
 
 

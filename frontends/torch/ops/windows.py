@@ -1,0 +1,353 @@
+"""Pools, and the gradients of pools, pads and resampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from headrace.dialects.support import dtypes
+from headrace.frontends.building import Value
+from headrace.frontends.convolution import padded_or_cropped, transposed
+from headrace.frontends.torch.node import Node
+from headrace.frontends.torch.ops import converts
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Sizes of windows, and where they lie."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+    ceil: bool
+
+    @staticmethod
+    def of(n: Node, rank: int) -> _Windows:
+        """Those of a pooling op."""
+        kernel = n.spread("kernel_size", rank)
+        return _Windows(
+            kernel,
+            n.spread("stride", rank, ()) or kernel,
+            n.spread("padding", rank, (0,)),
+            n.spread("dilation", rank, (1,)),
+            bool(n.get("ceil_mode", False)),
+        )
+
+    def attributes(self) -> dict[str, Any]:
+        """As the ops have them."""
+        return {
+            "kernel": self.kernel,
+            "strides": self.strides,
+            "pads": (*self.pads, *self.pads),
+            "dilations": self.dilations,
+            "ceil": self.ceil,
+        }
+
+    def positions(self, out: tuple[int, ...]) -> list[Array]:
+        """What each window reads in each dim, [window, element]; some are in the padding."""
+        import numpy as np
+
+        return [
+            (np.arange(count) * stride - pad)[:, None] + (np.arange(k) * dilation)[None]
+            for count, stride, pad, k, dilation in zip(
+                out, self.strides, self.pads, self.kernel, self.dilations, strict=True
+            )
+        ]
+
+    def counts(self, size: tuple[int, ...], out: tuple[int, ...], *, pads: bool = True) -> Array:
+        """How many elements each window has, with those of its padding or without."""
+        import numpy as np
+
+        found = np.ones((1,) * len(size), np.float32)
+        for axis, (length, count) in enumerate(zip(size, out, strict=True)):
+            first = np.arange(count) * self.strides[axis] - self.pads[axis]
+            last = np.minimum(first + self.kernel[axis], length + self.pads[axis])
+            if not pads:
+                first, last = np.maximum(first, 0), np.minimum(last, length)
+            shape = [count if a == axis else 1 for a in range(len(size))]
+            found = found * (last - first).reshape(shape).astype(np.float32)
+        return found
+
+
+def _batched(n: Node, x: Value, rank: int) -> Value:
+    """x as [N, C, spatial…]."""
+    return n.reshape(x, (1,) * (rank + 2 - x.rank) + x.shape) if x.rank < rank + 2 else x
+
+
+def _rank(n: Node) -> int:
+    """How many spatial dims an op of this name has."""
+    return next(rank for rank in (1, 2, 3) if f"{rank}d" in n.stem)
+
+
+@converts("max_pool1d", "max_pool2d", "max_pool3d", "max_pool2d_with_indices", "max_pool3d_with_indices")
+def _max_pool(n: Node) -> Value | tuple[Value | None, ...]:
+    """The position of a maximum is that of the first in its window; a NaN is the largest."""
+    rank, x = _rank(n), n["self"]
+    windows = _Windows.of(n, rank)
+    x = _batched(n, x, rank)
+    y = n.done(n.op("max_pool", x, **windows.attributes()))
+    if len(n.results) == 1:
+        return y
+    return y, _places(n, x, windows.positions(y.shape[2:])) if n.uses(1) else None
+
+
+def _places(n: Node, x: Value, positions: Sequence[Array]) -> Value:
+    """Where in its plane each window's maximum is: all windows side by side, and the place of the largest of each.
+    `positions` are for each dim what each window reads; some may be outside."""
+    import numpy as np
+
+    size, dims = x.shape[2:], len(positions)
+    whole = (*(len(rows) for rows in positions), *(rows.shape[1] for rows in positions))
+    flat, inside = np.zeros(whole, np.int64), np.ones(whole, bool)
+    for axis, (rows, length) in enumerate(zip(positions, size, strict=True)):
+        spread = rows.reshape([w if d in (axis, dims + axis) else 1 for d, w in enumerate(whole)])
+        flat = flat * length + np.clip(spread, 0, length - 1)
+        inside = inside & (spread >= 0) & (spread < length)
+    count, each = prod(whole[:dims]), prod(whole[dims:])
+    table = n.constant(flat.reshape(count, each))
+    plane = n.reshape(x, (*x.shape[:2], prod(size)))
+    values = n.op("gather", plane, table, axis=2)
+    if not inside.all():
+        least = float("-inf") if dtypes.is_float(x.dtype) else dtypes.lowest(x.dtype)
+        values = n.op("select", n.constant(inside.reshape(count, each)), values, n.scalar(least, x.dtype))
+    chosen = n.op("argmax", values, axis=3, keepdims=True)
+    spread = n.broadcast(n.reshape(table, (1, 1, count, each)), values.shape)
+    return n.done(n.op("gather_elements", spread, n.cast(chosen, "i64"), axis=3), 1)
+
+
+@converts("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def _avg_pool(n: Node) -> Value:
+    rank = _rank(n)
+    x, windows = _batched(n, n["self"], rank), _Windows.of(n, rank)
+    divisor = n.number("divisor_override", None)
+    include = divisor is not None or bool(n.get("count_include_pad", True))
+    y = n.op("avg_pool", x, **windows.attributes(), count_include_pad=include)
+    if divisor is not None:
+        import numpy as np
+
+        counts = windows.counts(x.shape[2:], y.shape[2:]) / np.float32(divisor)
+        y = n.op("mul", y, n.cast(n.constant(counts), y.dtype))
+    return n.done(y)
+
+
+@converts(
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d",
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+)
+def _adaptive(n: Node) -> Value | tuple[Value | None, ...]:
+    """Windows of one size are a pool; others are reduced one by one, dim by dim."""
+    import numpy as np
+
+    rank, x = _rank(n), n["self"]
+    out = n.type.shape[-rank:]
+    size = x.shape[-rank:]
+    kind = "max" if "max" in n.stem else "avg"
+    if not x.type.elements or not n.type.elements:
+        return n.filled(0, n.type)
+    if all(length % count == 0 for length, count in zip(size, out, strict=True)):
+        kernel = tuple(length // count for length, count in zip(size, out, strict=True))
+        y = n.op(f"{kind}_pool", _batched(n, x, rank), kernel=kernel, strides=kernel)
+    else:
+        y = x
+        name = "reduce_max" if kind == "max" else "reduce_mean"
+        for axis, (length, count) in enumerate(zip(size, out, strict=True), x.rank - rank):
+            bounds = _adaptive_bounds(length, count)
+            parts = [n.op(name, n.slice(y, axis, a, b), axes=(axis,), keepdims=True) for a, b in bounds]
+            y = n.op("concat", *parts, axis=axis) if len(parts) > 1 else parts[0]
+    y = n.done(y)
+    if len(n.results) == 1:
+        return y
+    if not n.uses(1):
+        return y, None
+    windows: list[Array] = []
+    for length, count in zip(size, out, strict=True):
+        bounds = _adaptive_bounds(length, count)
+        most = max(last - first for first, last in bounds)
+        rows = [[i if i < last else -1 for i in range(first, first + most)] for first, last in bounds]
+        windows.append(np.array(rows))
+    return y, _places(n, _batched(n, x, rank), windows)
+
+
+def _adaptive_bounds(length: int, count: int) -> list[tuple[int, int]]:
+    """Where `count` windows over a dim begin and end."""
+    return [(i * length // count, -(-(i + 1) * length // count)) for i in range(count)]
+
+
+# Gradients
+
+
+@converts("max_pool3d_with_indices_backward", "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward")
+def _max_pool_backward(n: Node) -> Value:
+    """Each result's gradient is added where in its plane the maximum was."""
+    rank, x, dy, at = _rank(n), n["self"], n["grad_output"], n["indices"]
+    if not dy.type.elements:
+        return n.filled(0, n.type)
+    lines = prod(x.shape[:-rank]), prod(dy.shape[-rank:])
+    zeros = n.filled(0, type(x.type)((lines[0], prod(x.shape[-rank:])), x.dtype))
+    y = n.op("scatter_elements", zeros, n.reshape(at, lines), n.reshape(dy, lines), axis=1, reduction="add")
+    return n.reshape(y, x.shape)
+
+
+@converts("avg_pool2d_backward", "avg_pool3d_backward")
+def _avg_pool_backward(n: Node) -> Value:
+    """What a window gets is shared by its elements. Where windows overlap that is a transposed convolution by ones."""
+    import numpy as np
+
+    rank, x, dy = _rank(n), n["self"], n["grad_output"]
+    windows = _Windows.of(n, rank)
+    size, out = x.shape[-rank:], dy.shape[-rank:]
+    if not dy.type.elements:
+        return n.filled(0, n.type)
+    divisor = n.number("divisor_override", None)
+    if divisor is None:
+        shares = 1 / windows.counts(size, out, pads=bool(n.get("count_include_pad", True)))
+    else:
+        shares = np.full((1,) * rank, 1 / divisor)
+    shares = shares.reshape(-1)[0] if (shares == shares.reshape(-1)[0]).all() else shares
+    share = n.op(
+        "mul",
+        n.reshape(dy, (prod(x.shape[:-rank]), 1, *out)),
+        n.cast(n.constant(np.asarray(shares, np.float32)), dy.dtype),
+    )
+    kernel, strides, pads = windows.kernel, windows.strides, windows.pads
+    spare = [
+        length + 2 * pad - k - (count - 1) * stride
+        for length, pad, k, count, stride in zip(size, pads, kernel, out, strides, strict=True)
+    ]
+    if kernel == strides:
+        apart = [v for count in out for v in (count, 1)]
+        filled = [v for count, k in zip(out, kernel, strict=True) for v in (count, k)]
+        y = n.broadcast(n.reshape(share, (*share.shape[:2], *apart)), (*share.shape[:2], *filled))
+        y = n.reshape(y, (*share.shape[:2], *(count * k for count, k in zip(out, kernel, strict=True))))
+        y = padded_or_cropped(n, y, [-p for p in pads], [e - p for e, p in zip(spare, pads, strict=True)])
+    else:
+        ones = n.filled(1, type(x.type)((1, 1, *kernel), x.dtype))
+        y = transposed(n, share, ones, None, strides, (*pads, *pads), windows.dilations, spare, 1)
+    return n.done(y)
+
+
+def _along(n: Node, x: Value, axis: int, matrix: Array) -> Value:
+    """Each line along a dim times a matrix [new, old] that is known here."""
+    old, shape = x.shape[axis], (*x.shape[:axis], len(matrix), *x.shape[axis + 1 :])
+    before, after = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
+    if after == 1:
+        weights = n.cast(n.constant(matrix.T.astype("float32")), x.dtype)
+        return n.reshape(n.op("matmul", n.reshape(x, (before, old)), weights), shape)
+    weights = n.cast(n.constant(matrix.astype("float32")), x.dtype)
+    return n.reshape(n.op("matmul", weights, n.reshape(x, (before, old, after))), shape)
+
+
+@converts("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
+def _adaptive_backward(n: Node) -> Value:
+    """The transposed means of each dim."""
+    import numpy as np
+
+    rank, x, y = _rank(n), n["self"], n["grad_output"]
+    if not y.type.elements:
+        return n.filled(0, n.type)
+    if prod(y.shape[-rank:]) == 1:
+        return n.broadcast(n.op("mul", y, 1 / prod(x.shape[-rank:])), x.shape)
+    for axis in range(x.rank - rank, x.rank):
+        means = np.zeros((x.shape[axis], y.shape[axis]))
+        for i, (a, b) in enumerate(_adaptive_bounds(*means.shape)):
+            means[a:b, i] = 1 / (b - a)
+        y = _along(n, y, axis, means)
+    return n.done(y)
+
+
+RESAMPLING = {
+    "upsample_nearest1d_backward": ("nearest", 1),
+    "upsample_nearest2d_backward": ("nearest", 2),
+    "upsample_nearest3d_backward": ("nearest", 3),
+    "_upsample_nearest_exact1d_backward": ("exact", 1),
+    "_upsample_nearest_exact2d_backward": ("exact", 2),
+    "_upsample_nearest_exact3d_backward": ("exact", 3),
+    "upsample_linear1d_backward": ("linear", 1),
+    "upsample_bilinear2d_backward": ("linear", 2),
+    "upsample_trilinear3d_backward": ("linear", 3),
+    "upsample_bicubic2d_backward": ("cubic", 2),
+}
+"""How each dim is resampled, and how many are."""
+
+
+@converts(*RESAMPLING)
+def _resampling_backward(n: Node) -> Value:
+    """The transposed weights of each dim."""
+    kind, rank = RESAMPLING[n.stem]
+    y, size = n["grad_output"], n.ints("input_size")[2:]
+    if not y.type.elements:
+        return n.filled(0, n.type)
+    names = ("scales_d", "scales_h", "scales_w")[3 - rank :] if rank > 1 else ("scales",)
+    for axis, (length, name) in enumerate(zip(size, names, strict=True), 2):
+        given = n.number(name, None)
+        weights = _resampling(kind, length, y.shape[axis], given, corners=bool(n.get("align_corners", False)))
+        y = _along(n, y, axis, weights.T)
+    return n.done(y)
+
+
+def _resampling(kind: str, size: int, out: int, factor: float | None, *, corners: bool) -> Array:
+    """The weight of each element of a line of `size` for each of one of `out`; positions are those of float32."""
+    import numpy as np
+
+    f32 = np.float32
+    at = np.arange(out, dtype=f32)
+    if corners:
+        at = at * f32((size - 1) / (out - 1) if out > 1 else 0)
+    else:
+        step = f32(1 / factor if factor else size / out)
+        at = at * step if kind == "nearest" else (at + f32(0.5)) * step - f32(0 if kind == "exact" else 0.5)
+    if kind == "linear":
+        at = np.maximum(at, 0)
+    first = np.floor(at)
+    t = (at - first).astype(np.float64)
+    if kind == "cubic":
+        a = -0.75
+        far = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in (t + 1, 2 - t)]
+        near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t, 1 - t)]
+        taps = [(-1, far[0]), (0, near[0]), (1, near[1]), (2, far[1])]
+    else:
+        taps = [(0, 1 - t), (1, t)] if kind == "linear" else [(0, np.ones(out))]
+    weights = np.zeros((out, size))
+    for offset, share in taps:
+        np.add.at(weights, (np.arange(out), np.clip(first + offset, 0, size - 1).astype(np.int64)), share)
+    return weights
+
+
+@converts("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward")
+def _replication_backward(n: Node) -> Value:
+    """What pads got belongs to the elements at the ends."""
+    rank, x, y = _rank(n), n["self"], n["grad_output"]
+    pads = n.ints("padding")
+    if not y.type.elements:
+        return n.filled(0, n.type)
+    for i, axis in enumerate(range(x.rank - 1, x.rank - 1 - rank, -1)):
+        y = _folded(n, y, axis, pads[2 * i], pads[2 * i + 1])
+    return n.done(y)
+
+
+def _folded(n: Node, y: Value, axis: int, lo: int, hi: int) -> Value:
+    """A dim without `lo` elements before and `hi` after, which are added to its ends; negative counts lengthen it."""
+    if lo < 0 or hi < 0:
+        before, after = [0] * y.rank, [0] * y.rank
+        before[axis], after[axis] = max(-lo, 0), max(-hi, 0)
+        y, lo, hi = n.op("pad", y, lo=tuple(before), hi=tuple(after)), max(lo, 0), max(hi, 0)
+    size = y.shape[axis]
+    if size == lo + hi + 1:
+        return n.op("reduce_sum", y, axes=(axis,), keepdims=True)
+    ends = [(0, lo + 1), (lo + 1, size - hi - 1), (size - hi - 1, size)]
+    parts = [n.slice(y, axis, a, b) for a, b in ends if a < b]
+    parts[0] = n.op("reduce_sum", parts[0], axes=(axis,), keepdims=True) if lo else parts[0]
+    parts[-1] = n.op("reduce_sum", parts[-1], axes=(axis,), keepdims=True) if hi else parts[-1]
+    return n.op("concat", *parts, axis=axis) if lo or hi else y

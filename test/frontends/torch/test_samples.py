@@ -1,0 +1,88 @@
+"""Kinds of operands that PyTorch's own samples of its ops have, through the whole compiler, the runtime and an
+artifact."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+from torch_programs import Calls  # noqa: E402
+
+import headrace  # noqa: E402
+from headrace import CompileError  # noqa: E402
+
+X = torch.tensor([[0.5, -2.0, 3.0], [-0.0, 1.5, -7.0]])
+OPERANDS: dict[str, Any] = {
+    "matrix": X,
+    "scalar": torch.tensor(-1.5),
+    "no rows": torch.zeros(0, 3),
+    "no columns": torch.zeros(2, 0),
+    "transposed": X.t(),
+    "every other": torch.arange(12.0).reshape(2, 6)[:, 1::2] - 5,
+    "expanded": torch.tensor([[2.0], [-3.0]]).expand(2, 3),
+    "integers": X.long(),
+    "small integers": X.abs().to(torch.uint8),
+    "truth": X > 0,
+}
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda x: x,
+    "arithmetic": lambda x: x * 2 + x,
+    "quotient": lambda x: x / 4,
+    "compared": lambda x: x > 0,
+    "chosen": lambda x: torch.where(x > 0, x, x * 0),
+    "sum": torch.sum,
+    "sum along": lambda x: x.sum(-1, keepdim=True),
+    "product": torch.prod,
+    "any": torch.any,
+    "all along": lambda x: torch.all(x, -1),
+    "running": lambda x: torch.cumsum(x, -1),
+    "order": lambda x: torch.sort(x, -1),
+    "flat": torch.ravel,
+    "flipped": lambda x: x.flip(0) if x.dim() else x,
+    "turned": lambda x: x.mT if x.dim() else x.T,
+    "joined": lambda x: torch.stack((x, x), -1),
+    "parts": lambda x: torch.chunk(x, 2, -1) if x.dim() else (x,),
+    "repeated": lambda x: x.repeat(2, 1, 2),
+    "looked up": lambda x: x[..., [0, 0]] if x.dim() and x.shape[-1] else x,
+    "written": lambda x: torch.fill(x, 1),
+    "exp": torch.exp,
+    "softmax": lambda x: torch.softmax(x, -1, dtype=torch.float32),
+    "gram": lambda x: x.float() @ x.float().mT if x.dim() else x,
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_of_every_kind(name: str, tmp_path: Any) -> None:
+    """In this process and from an artifact, elements and types are PyTorch's."""
+    x = OPERANDS[name]
+    module = Calls(FUNCTIONS)
+    want = module(x)
+    executable = headrace.compile(module, example_inputs=(x,))
+    got = executable(x)
+    for key, y in want.items():
+        torch.testing.assert_close(got[key], y, msg=lambda text, key=key: f"{key}: {text}", check_stride=False)
+    executable.save(tmp_path / "m.sn")
+    loaded = headrace.load(tmp_path / "m.sn")
+    again = loaded({"inputs_0": x.numpy()})
+    for a, b in zip(torch.utils._pytree.tree_leaves(got), again.values(), strict=True):
+        np.testing.assert_array_equal(a.numpy(), b)
+
+
+def test_a_number_is_given_as_a_number() -> None:
+    class Numbers(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.argmax().item(), x.max().item(), x[0].tolist(), x * x.min().item()
+
+    x = torch.tensor([0.5, 2.0, -1.0])
+    found = headrace.compile(Numbers(), example_inputs=(x,))(x)
+    assert found[:3] == (1, 2.0, 0.5) and [type(y) for y in found[:3]] == [int, float, float]
+    assert found[3].tolist() == [-0.5, -2.0, 1.0]
+
+    class Arithmetic(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x * (x.min().item() + 1)
+
+    with pytest.raises(CompileError, match=r"at add \(test_samples.py:\d+\): _operator.add is not supported"):
+        headrace.compile(Arithmetic(), example_inputs=(x,))
