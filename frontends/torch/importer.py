@@ -91,12 +91,13 @@ def import_program(
     *,
     name: str = "model",
     shape_only: bool = False,
+    seed: int | None = None,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> ImportedProgram:
-    """Import an exported program. `dims` binds dynamic dims by name, `input_shapes` those of whole inputs.
-    `CompileError` lists everything that is wrong with it."""
-    return _Importer(bound(lowered(program), dims or {}, input_shapes or {}), name, shape_only).run()
+    """Import an exported program. Random numbers are those of a seed, and refused without one. `dims` binds dynamic
+    dims by name, `input_shapes` those of whole inputs. `CompileError` lists everything that is wrong with it."""
+    return _Importer(bound(lowered(program), dims or {}, input_shapes or {}), name, shape_only, seed).run()
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,10 @@ class GraphProgram:
     spec: Any = None
 
 
-def import_graph(given: GraphProgram, *, name: str = "graph") -> ImportedProgram:
-    """Import a graph of core ATen: flat inputs, flat outputs. `CompileError` lists everything that is wrong with it."""
-    return _GraphImporter(given, name).run()
+def import_graph(given: GraphProgram, *, name: str = "graph", seed: int | None = None) -> ImportedProgram:
+    """Import a graph of core ATen: flat inputs, flat outputs. Random numbers are those of a seed, which is PyTorch's
+    when none is given. `CompileError` lists everything that is wrong with it."""
+    return _GraphImporter(given, name, seed).run()
 
 
 def plan_program(
@@ -132,13 +134,13 @@ def plan_program(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[CoverageRow, ...]:
     """What would become of each op of an exported program; needs no weights. Dims are bound as by `import_program`."""
-    return _Importer(bound(lowered(program), dims or {}, input_shapes or {}), "model", True).rows()
+    return _Importer(bound(lowered(program), dims or {}, input_shapes or {}), "model", True, None).rows()
 
 
 class _Importer:
     """Imports one program."""
 
-    def __init__(self, program: ExportedProgram, name: str, shape_only: bool) -> None:
+    def __init__(self, program: ExportedProgram, name: str, shape_only: bool, seed: int | None) -> None:
         self.program = program
         self.name = name
         self.shape_only = shape_only
@@ -153,6 +155,7 @@ class _Importer:
         self.initial: dict[str, Callable[[], Array]] = {}
         self.shared: dict[Any, str] = {}
         self.random = ""
+        self.seed = seed
 
     def run(self) -> ImportedProgram:
         """The imported program."""
@@ -223,16 +226,18 @@ class _Importer:
         return name
 
     def _generator(self) -> Value:
-        """The input that is the state of the random numbers. It starts from PyTorch's seed."""
-        import torch
-
+        """The input that is the state of the random numbers; refused without a seed."""
+        if self.seed is None:
+            raise Refused(
+                "it draws random numbers, and nothing says which", "call model.eval(), or give a seed (seed=0)"
+            )
         name = random.NAME
         while any(port.name == name for port in self.inputs):
             name += "'"
         argument = self.block.insert_arg(ir_type(random.STATE), len(self.block.args))
         argument.location = named(name)
         self.inputs.append(Port(name, random.STATE))
-        first = random.state(torch.initial_seed())
+        first = random.state(self.seed)
         self.initial[name] = lambda: first
         self.random = name
         return Value(name, random.STATE, argument.location, argument)
@@ -407,8 +412,10 @@ class _Importer:
 class _GraphImporter(_Importer):
     """Imports a graph that stands alone."""
 
-    def __init__(self, given: GraphProgram, name: str) -> None:
-        super().__init__(given.graph, name, False)
+    def __init__(self, given: GraphProgram, name: str, seed: int | None) -> None:
+        import torch
+
+        super().__init__(given.graph, name, False, torch.initial_seed() if seed is None else seed)
         self.given = given
 
     def _arguments(self) -> tuple[list[str | None], list[tuple[int, Any]]]:

@@ -141,6 +141,7 @@ def compile(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
     shape_only: bool = False,
+    seed: int | None = None,
     weights: str | Path | WeightStore | None = None,
     pipeline: str | None = None,
     mode: str = "O3",
@@ -158,11 +159,12 @@ def compile(
     `example_inputs`, and `example_kwargs` if it takes any) or a `torch.export.ExportedProgram`; what is made of a
     module is called as the module is. `device`: a shipped device by name, a path of a TOML file, or a `Device`; by
     default what the IR says, else sn40l. `dims` binds named dims, `input_shapes` whole inputs; `states` maps inputs to
-    the outputs that replace them in the next run. `shape_only` compiles without weights: the result can be saved and
-    profiled, not run. `weights`: a weight file (or an artifact, or the model that the IR was made of), `random:SEED`
-    or a store, for `.mlir`. `pipeline`: passes instead
-    of the default ones. `mode`: how much is resident on the chip at a time, `O0` (an op), `O1` (what fusion rules
-    join: built-in ones and those of the file `fusion_rules`) or `O3` (what is fastest by the cost model). `precision`:
+    the outputs that replace them in the next run. `seed`: whose random numbers a module draws (for dropout in
+    training, say); one that draws is refused without. `shape_only` compiles without weights: the result can be saved
+    and profiled, not run. `weights`: a weight file (or an artifact, or the model that the IR was made of),
+    `random:SEED` or a store, for `.mlir`. `pipeline`: passes instead of the default ones. `mode`: how much is resident
+    on the chip at a time, `O0` (an op), `O1` (what fusion rules join: built-in ones and those of the file
+    `fusion_rules`) or `O3` (what is fastest by the cost model). `precision`:
     `fp32` (as the model says) or `bf16` (f32 becomes bf16, with casts at inputs and outputs; `lower_ports` says which
     ports become bf16, too: `none`, `states`, which stay on the device, or `all`); `weights_precision`: `f8e4m3` stores
     weights of products in eight bits, with a scale per column. `native_types` refuses ops that compute in types that
@@ -184,6 +186,7 @@ def compile(
         input_shapes=input_shapes,
         states=states,
         shape_only=shape_only,
+        seed=seed,
         weights=weights,
         pipeline=pipeline,
         mode=mode,
@@ -211,6 +214,7 @@ def translate(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
     shape_only: bool = False,
+    seed: int | None = None,
     weights: str | Path | WeightStore | None = None,
     pipeline: str | None = None,
     mode: str = "O3",
@@ -240,6 +244,7 @@ def translate(
         input_shapes=input_shapes,
         states=states,
         shape_only=shape_only,
+        seed=seed,
         weights=weights,
     )
     clock.lap("import")
@@ -288,6 +293,7 @@ def lowered(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
     shape_only: bool = False,
+    seed: int | None = None,
     start: str | None = None,
     mode: str = "O3",
     fusion_rules: str | os.PathLike[str] | None = None,
@@ -314,6 +320,7 @@ def lowered(
         input_shapes=input_shapes,
         states=states,
         shape_only=shape_only,
+        seed=seed,
     ).module
     clock.lap("import")
     lower(
@@ -345,6 +352,7 @@ def import_model(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
     shape_only: bool = False,
+    seed: int | None = None,
     weights: str | Path | WeightStore | None = None,
 ) -> Imported:
     """Read a model; the arguments are those of `compile`. `CompileError` lists everything that is wrong with it."""
@@ -356,7 +364,7 @@ def import_model(
     path = Path(cast("str | os.PathLike[str]", model)) if isinstance(model, str | os.PathLike) else None
     if (path is not None and path.suffix == ".pt2") or is_program(model):
         refuse_beside_program(model, dims=dims, input_shapes=input_shapes, states=states, weights=weights)
-        called = import_torch(model, example_inputs, example_kwargs, shape_only, dims, input_shapes)
+        called = import_torch(model, example_inputs, example_kwargs, shape_only, seed, dims, input_shapes)
         found = called.result
         found.module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
         return Imported(found.module, found.store, found.name, found.coverage, called)

@@ -35,6 +35,7 @@ def import_torch(
     inputs: Sequence[Any] | None,
     kwargs: Mapping[str, Any] | None,
     shape_only: bool,
+    seed: int | None,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> ImportedProgram:
@@ -44,11 +45,13 @@ def import_torch(
     if graph and isinstance(model, graph):
         from headrace.frontends.torch import import_graph
 
-        return import_graph(model)
+        return import_graph(model, seed=seed)
     program, name = _exported(model, inputs, kwargs)
     from headrace.frontends import torch as frontend
 
-    return frontend.import_program(program, name=name, shape_only=shape_only, dims=dims, input_shapes=input_shapes)
+    return frontend.import_program(
+        program, name=name, shape_only=shape_only, seed=seed, dims=dims, input_shapes=input_shapes
+    )
 
 
 def plan_torch(
@@ -136,7 +139,7 @@ class ModuleExecutable:
 
     def reset(self, state: Mapping[str, Any] | None = None, *, seed: int | None = None) -> None:
         """Set the buffers to what the module was compiled with, but for those that are given. Random numbers are drawn
-        again from the first on: those of a `seed`, or of the one that PyTorch had when the module was compiled."""
+        again from the first on: those of a `seed`, or of the one that the module was compiled with."""
         first = {name: load() for name, load in self._call.initial.items()}
         if seed is not None and self._call.random:
             from headrace.frontends.random import state as random_state

@@ -82,6 +82,7 @@ class Grouped(TakesFlags):
 @click.option("--fusion-rules", metavar="FILE", help="YAML rules on which ops share a section, for -O 1.")
 @common.binding_options
 @click.option("--state", "states", multiple=True, metavar="PAST=PRESENT", help="Input and output that are one state.")
+@click.option("--seed", type=int, metavar="SEED", help="Where a PyTorch model that draws random numbers begins.")
 @click.option("--shape-only", is_flag=True, help="Compile without weights: to be planned and timed, not run.")
 @click.option("--weights", metavar="FILE", help="Weights of a .mlir model: .safetensors, .npz, .sn, .onnx or a folder.")
 @click.option("--passes", metavar="PIPELINE", help="Passes in place of the default ones: 'a,b{x=1},c'.")
@@ -106,6 +107,7 @@ def command(
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     states: tuple[str, ...],
+    seed: int | None,
     shape_only: bool,
     weights: str | None,
     passes: str | None,
@@ -147,6 +149,7 @@ def command(
         "dims": common.dims_of(dims),
         "input_shapes": {} if is_class(model) else common.shapes_of(shapes),
         "states": common.pairs(states, "--state", "past=present"),
+        "seed": seed,
         "shape_only": shape_only,
         "start": start,
         "mode": f"O{mode}",
@@ -178,7 +181,7 @@ def command(
     except Exception as error:
         from headrace.compiler import import_model
 
-        names = (*read.options, "dims", "input_shapes", "states", "shape_only")
+        names = (*read.options, "dims", "input_shapes", "states", "seed", "shape_only")
         bound: dict[str, Any] = {name: given[name] for name in names}
         bound["weights"] = weights
         _reproduce(ctx, error, place, model, lambda: import_model(read.source, **bound).module, device, clock.records)
