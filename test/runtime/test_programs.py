@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from programs import CASES, Case, batched_heads, ffn
 
+from headrace.compiler import import_model, translate
+from headrace.dialects.tensor.interpreter import run_function
+from headrace.executable import CompiledExecutable
 from headrace.runtime import chunks
 from headrace.runtime.check import check_program
 from headrace.runtime.plan import Plan, bind_program, plan_configs
@@ -54,6 +58,42 @@ def test_units_go_through_their_frames_in_chunks(target: int, monkeypatch: pytes
     for plan in (whole, apart, chunked):
         for found, port in zip(outputs_of(case, plan), case.program.outputs, strict=True):
             np.testing.assert_allclose(found, case.expected[port.name], rtol=1e-5, atol=1e-5)
+
+
+MOVES = {
+    "reshape": "tensor.reshape %{} {{shape = array<i64: 1024, 32>}}",
+    "transpose": "tensor.transpose %{} {{perm = array<i64: 0, 2, 1>}}",
+    "rows": "tensor.transpose %{} {{perm = array<i64: 2, 1, 0>}}",
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_values_are_moved_in_chunks(move: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run reads in another shape than it made it is moved chunk by chunk, where chunks are the same rows."""
+    to = {"reshape": "1024x32", "transpose": "1024x4x8", "rows": "4x8x1024"}[move]
+    text = f"""func.func @main(%x: tensor<1024x8x4xf32>, %y: tensor<1024x8x4xf32>) -> tensor<{to}xf32> {{
+      %0 = tensor.softmax %x {{axis = 1 : i64}} : tensor<1024x8x4xf32> -> tensor<1024x8x4xf32>
+      %1 = {MOVES[move].format(0)} : tensor<1024x8x4xf32> -> tensor<{to}xf32>
+      %2 = tensor.softmax %y {{axis = 1 : i64}} : tensor<1024x8x4xf32> -> tensor<1024x8x4xf32>
+      %3 = {MOVES[move].format(2)} : tensor<1024x8x4xf32> -> tensor<{to}xf32>
+      %4 = tensor.softmax %3 {{axis = 1 : i64}} : tensor<{to}xf32> -> tensor<{to}xf32>
+      %5 = tensor.mul %1, %4 : tensor<{to}xf32>, tensor<{to}xf32> -> tensor<{to}xf32>
+      func.return %5 : tensor<{to}xf32>
+    }}"""
+    (tmp_path / "x.mlir").write_text(text)
+    rng = np.random.default_rng(0)
+    inputs = {f"arg{i}": rng.standard_normal((1024, 8, 4)).astype(np.float32) for i in range(2)}
+    done = translate(tmp_path / "x.mlir", "sn40l")
+    results = [CompiledExecutable(done)(inputs)["result0"]]
+    monkeypatch.setattr(chunks, "TARGET", 1)
+    ((_, plan),) = plan_configs(done.program)
+    assert isinstance(plan, ConfigPlan)
+    grouped = [run for a in plan.actions if isinstance(a, Group) for run in a.runs if run.moved]
+    assert bool(grouped) == (move != "rows")
+    results.append(CompiledExecutable(done)(inputs)["result0"])
+    (expected,) = run_function(import_model(tmp_path / "x.mlir").module, "main", inputs).values()
+    for found in results:
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_plain_copies_are_views() -> None:
