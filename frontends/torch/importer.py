@@ -36,6 +36,7 @@ from headrace.frontends.torch.dims import bound
 from headrace.frontends.torch.lines import is_own
 from headrace.frontends.torch.node import Node, dtype_name, type_of
 from headrace.frontends.torch.program import lowered
+from headrace.frontends.torch.weights import matched, read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,10 +95,13 @@ def import_program(
     seed: int | None = None,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    weights: Any = None,
 ) -> ImportedProgram:
     """Import an exported program. Random numbers are those of a seed, and refused without one. `dims` binds dynamic
-    dims by name, `input_shapes` those of whole inputs. `CompileError` lists everything that is wrong with it."""
-    return _Importer(bound(lowered(program), dims or {}, input_shapes or {}), name, shape_only, seed).run()
+    dims by name, `input_shapes` those of whole inputs; `weights` is a state dict, or a file of one, in place of the
+    program's own. `CompileError` lists everything that is wrong with it."""
+    given = matched(program.state_dict, read(weights)) if weights is not None else {}
+    return _Importer(bound(lowered(program), dims or {}, input_shapes or {}), name, shape_only, seed, given).run()
 
 
 @dataclass(frozen=True)
@@ -140,8 +144,16 @@ def plan_program(
 class _Importer:
     """Imports one program."""
 
-    def __init__(self, program: ExportedProgram, name: str, shape_only: bool, seed: int | None) -> None:
+    def __init__(
+        self,
+        program: ExportedProgram,
+        name: str,
+        shape_only: bool,
+        seed: int | None,
+        weights: Mapping[str, Any] | None = None,
+    ) -> None:
         self.program = program
+        self.weights = weights or {}
         self.name = name
         self.shape_only = shape_only
         self.errors = Collector()
@@ -243,6 +255,8 @@ class _Importer:
         return Value(name, random.STATE, argument.location, argument)
 
     def _tensor(self, target: str) -> Any:
+        if target in self.weights:
+            return self.weights[target]
         state = self.program.state_dict
         return state[target] if target in state else self.program.constants[target]
 

@@ -142,7 +142,7 @@ def compile(
     states: Mapping[str, str] | None = None,
     shape_only: bool = False,
     seed: int | None = None,
-    weights: str | Path | WeightStore | None = None,
+    weights: str | Path | WeightStore | Mapping[str, Any] | None = None,
     pipeline: str | None = None,
     mode: str = "O3",
     fusion_rules: str | os.PathLike[str] | None = None,
@@ -161,8 +161,9 @@ def compile(
     default what the IR says, else sn40l. `dims` binds named dims, `input_shapes` whole inputs; `states` maps inputs to
     the outputs that replace them in the next run. `seed`: whose random numbers a module draws (for dropout in
     training, say); one that draws is refused without. `shape_only` compiles without weights: the result can be saved
-    and profiled, not run. `weights`: a weight file (or an artifact, or the model that the IR was made of),
-    `random:SEED` or a store, for `.mlir`. `pipeline`: passes instead of the default ones. `mode`: how much is resident
+    and profiled, not run. `weights`: for `.mlir` a weight file (or an artifact, or the model that the IR was made of),
+    `random:SEED` or a store; for a PyTorch program a state dict, or a file of one (`.pt`, `.safetensors`), in place of
+    its own, of which nothing is copied. `pipeline`: passes instead of the default ones. `mode`: how much is resident
     on the chip at a time, `O0` (an op), `O1` (what fusion rules join: built-in ones and those of the file
     `fusion_rules`) or `O3` (what is fastest by the cost model). `precision`:
     `fp32` (as the model says) or `bf16` (f32 becomes bf16, with casts at inputs and outputs; `lower_ports` says which
@@ -215,7 +216,7 @@ def translate(
     states: Mapping[str, str] | None = None,
     shape_only: bool = False,
     seed: int | None = None,
-    weights: str | Path | WeightStore | None = None,
+    weights: str | Path | WeightStore | Mapping[str, Any] | None = None,
     pipeline: str | None = None,
     mode: str = "O3",
     fusion_rules: str | os.PathLike[str] | None = None,
@@ -353,7 +354,7 @@ def import_model(
     states: Mapping[str, str] | None = None,
     shape_only: bool = False,
     seed: int | None = None,
-    weights: str | Path | WeightStore | None = None,
+    weights: str | Path | WeightStore | Mapping[str, Any] | None = None,
 ) -> Imported:
     """Read a model; the arguments are those of `compile`. `CompileError` lists everything that is wrong with it."""
     from xdsl.dialects.builtin import StringAttr
@@ -363,8 +364,8 @@ def import_model(
 
     path = Path(cast("str | os.PathLike[str]", model)) if isinstance(model, str | os.PathLike) else None
     if (path is not None and path.suffix == ".pt2") or is_program(model):
-        refuse_beside_program(model, dims=dims, input_shapes=input_shapes, states=states, weights=weights)
-        called = import_torch(model, example_inputs, example_kwargs, shape_only, seed, dims, input_shapes)
+        refuse_beside_program(model, dims=dims, input_shapes=input_shapes, states=states)
+        called = import_torch(model, example_inputs, example_kwargs, shape_only, seed, dims, input_shapes, weights)
         found = called.result
         found.module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
         return Imported(found.module, found.store, found.name, found.coverage, called)
@@ -385,7 +386,9 @@ def import_model(
         )
     if weights is not None:
         raise CompileError(
-            "bad-option", "weights are given beside a model that has its own", fix="give weights with .mlir models only"
+            "bad-option",
+            "weights are given beside a model that has its own",
+            fix="give weights with .mlir models and PyTorch modules only",
         )
     from headrace.frontends.onnx import import_onnx
 
@@ -699,7 +702,7 @@ def _verify(module: ModuleOp, pipeline: str) -> None:
 
 
 def weight_store(
-    weights: str | Path | WeightStore | None,
+    weights: str | Path | WeightStore | Mapping[str, Any] | None,
     module: ModuleOp | None = None,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
@@ -717,6 +720,8 @@ def weight_store(
         return random({key: (of.shape, of.dtype) for key, of in weight_types(module).items()}, int(seed))
     if isinstance(weights, WeightStore):
         return weights
+    if isinstance(weights, Mapping):
+        raise CompileError("bad-option", "a state dict is for PyTorch programs", fix="give IR a file or a WeightStore")
     if weights is not None and not Path(weights).exists():
         raise CompileError("no-such-file", f"weights '{weights}': there is no such file")
     if _is_onnx(weights):

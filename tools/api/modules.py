@@ -38,19 +38,20 @@ def import_torch(
     seed: int | None,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    weights: Any = None,
 ) -> ImportedProgram:
     """Import a module (on example inputs), an exported program, a graph or a `.pt2` file. `dims` and `input_shapes`
-    bind the dynamic dims of an exported program."""
+    bind the dynamic dims of an exported program; `weights` take the place of its own."""
     graph = getattr(sys.modules.get("headrace.frontends.torch"), "GraphProgram", ())
     if graph and isinstance(model, graph):
         from headrace.frontends.torch import import_graph
 
         return import_graph(model, seed=seed)
-    program, name = _exported(model, inputs, kwargs)
+    program, name = _exported(model, inputs, kwargs, shape_only, weights is not None)
     from headrace.frontends import torch as frontend
 
     return frontend.import_program(
-        program, name=name, shape_only=shape_only, seed=seed, dims=dims, input_shapes=input_shapes
+        program, name=name, shape_only=shape_only, seed=seed, dims=dims, input_shapes=input_shapes, weights=weights
     )
 
 
@@ -62,23 +63,28 @@ def plan_torch(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[CoverageRow, ...]:
     """What would become of each op of the program."""
-    program, _ = _exported(model, inputs, kwargs)
+    program, _ = _exported(model, inputs, kwargs, True)
     from headrace.frontends import torch as frontend
 
     return frontend.plan_program(program, dims=dims, input_shapes=input_shapes)
 
 
-def _exported(model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> tuple[Any, str]:
-    """The exported program of a model, and its name."""
+def _exported(
+    model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, shape_only: bool, filled: bool = False
+) -> tuple[Any, str]:
+    """The exported program of a model, and its name. A module whose bytes are not asked for (`shape_only`), or come
+    from elsewhere (`filled`), may be on the meta device."""
     needs_torch("reading PyTorch programs")
     import torch
 
     from headrace.frontends import torch as frontend
+    from headrace.frontends.torch.weights import on_host
 
     if isinstance(model, torch.nn.Module):
         if isinstance(inputs, torch.Tensor):
             inputs = (inputs,)
-        return frontend.export(model, inputs or (), kwargs), type(model).__name__
+        module = on_host(model, shape_only) if shape_only or filled else model
+        return frontend.export(module, inputs or (), kwargs), type(model).__name__
     if inputs is not None or kwargs:
         raise CompileError("bad-option", f"{EXAMPLES} are given beside a program that is exported already")
     if isinstance(model, str) or hasattr(model, "__fspath__"):

@@ -84,7 +84,12 @@ class Grouped(TakesFlags):
 @click.option("--state", "states", multiple=True, metavar="PAST=PRESENT", help="Input and output that are one state.")
 @click.option("--seed", type=int, metavar="SEED", help="Where a PyTorch model that draws random numbers begins.")
 @click.option("--shape-only", is_flag=True, help="Compile without weights: to be planned and timed, not run.")
-@click.option("--weights", metavar="FILE", help="Weights of a .mlir model: .safetensors, .npz, .sn, .onnx or a folder.")
+@click.option(
+    "--weights",
+    metavar="FILE",
+    help="Weights of a .mlir model (.safetensors, .npz, .sn, .onnx or a folder), or of a PyTorch one by its names "
+    "(.safetensors, .pt, .pth).",
+)
 @click.option("--passes", metavar="PIPELINE", help="Passes in place of the default ones: 'a,b{x=1},c'.")
 @click.option("--to", "stop", metavar="PHASE", help="Stop after import, tensor, dataflow or rdu, and write the IR.")
 @click.option("--from", "start", metavar="PHASE", help="The phase that made a .mlir model. [default: read off it]")
@@ -121,7 +126,9 @@ def command(
 
     MODEL may be a class of a Python file, FILE.py:CLASS. Its file is run; the parameters of its constructor are flags,
     and --input gives shape and element type (f32 unless told) of each input:
-    headrace compile model.py:GPT --layers 2 --input tokens=1x8xi64. Its weights are those that it draws from seed 0.
+    headrace compile model.py:GPT --layers 2 --input tokens=1x8xi64. So may a function that gives a module be, or a
+    module. Its weights are those of --weights, by its names; else those that it draws from seed 0. With --help, the
+    parameters of the class are listed, too.
 
     The artifact appears complete or not at all. Everything that is wrong with the model is reported at once. What a
     compilation that was stopped wrote (--to, --dump-phases, --dump-passes) can be gone on from: headrace compile x.mlir

@@ -7,7 +7,6 @@ The file is run, as Python runs it. Nothing else of Headrace runs code that it i
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import sys
@@ -20,10 +19,15 @@ from typing import Any
 import click
 
 from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
+from headrace.tools.cli.parameters import Parameters
 
 CLASS = re.compile(r"(?P<file>.+\.py):(?P<name>\w+)")
 FLAGS = "headrace.module.flags"
-SHAPE = re.compile(r"(?P<shape>\d+(x\d+)*)(x(?P<dtype>[a-z]+\d+))?")
+HELP = "headrace.module.help"
+NUMBER = re.compile(r"-\d.*|-\.\d.*|-inf")
+SHAPE = re.compile(r"((?P<shape>\d+(x\d+)*)(x(?=[a-z])|$))?(?P<dtype>[a-z]+\d+)?")
+PLAIN = {"True": True, "False": False, "None": None}
+"""Values of inputs that are no tensors."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,17 @@ class TakesFlags(click.Command):
     """A command whose MODEL may be a class: flags that it does not know are then parameters of the constructor."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if any(CLASS.fullmatch(x) for x in args):
+        model = next((x for x in args if CLASS.fullmatch(x)), None)
+        if model is not None:
             args, ctx.meta[FLAGS] = self._apart(args)
+            if any(x in ctx.help_option_names for x in args):
+                ctx.meta[HELP] = model
         return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """With a class, what it is and takes."""
+        if HELP in ctx.meta:
+            _describe(ctx.meta[HELP], formatter)
 
     def _apart(self, args: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         known = {
@@ -62,7 +74,7 @@ class TakesFlags(click.Command):
             one = rest.pop(0)
             name, equals, value = one.partition("=")
             if one.startswith("--") and len(one) > 2 and name not in (*known, "--help"):
-                if not equals and rest and not rest[0].startswith("--"):
+                if not equals and rest and (not rest[0].startswith("-") or NUMBER.fullmatch(rest[0])):
                     value = rest.pop(0)
                 elif not equals:
                     value = "True"
@@ -92,21 +104,24 @@ def model_of(ctx: click.Context, model: str, inputs: Sequence[str]) -> Model:
     found = CLASS.fullmatch(model)
     if found is None:
         return Model(model)
-    try:
-        import torch
-    except ImportError:
-        raise CompileError(
-            "missing-extra", f"{model}: reading PyTorch programs needs PyTorch", fix="install headrace[torch]"
-        ) from None
+    _torch(model)
+    import torch
+
     made = _class(_run(found["file"]), found["name"], model)
-    given = _parameters(made, found["name"], ctx.meta[FLAGS])
-    torch.manual_seed(0)  # pyright: ignore[reportUnknownMemberType]
-    try:
-        module = made(**given)
-    except Exception as error:
-        raise _failed(f"{found['name']} cannot be made", error) from error
+    if _is_module(made):
+        if ctx.meta[FLAGS]:
+            flags = ", ".join(ctx.meta[FLAGS])
+            raise CompileError("bad-option", f"{found['name']} is made already and takes no {flags}")
+        module = made
+    else:
+        given = Parameters(made, found["name"]).given(ctx.meta[FLAGS])
+        torch.manual_seed(0)  # pyright: ignore[reportUnknownMemberType]
+        try:
+            module = made(**given)
+        except Exception as error:
+            raise _failed(f"{found['name']} cannot be made", error) from error
     if not isinstance(module, torch.nn.Module):
-        raise CompileError("bad-model", f"{model} is no torch.nn.Module")
+        raise CompileError("bad-model", f"{model} gives a {type(module).__name__}, no torch.nn.Module")
     args, kwargs = _examples(module, found["name"], inputs)
     return Model(module.eval(), args, kwargs)
 
@@ -117,11 +132,12 @@ def _run(file: str) -> ModuleType:
     path = Path(file)
     if not path.is_file():
         raise CompileError("no-such-file", f"there is no file '{file}'")
-    spec = spec_from_file_location(path.stem, path)
+    name = path.stem if path.stem not in sys.modules else f"{path.stem} of {path.resolve().parent}"
+    spec = spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))  # as Python does for a script
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -137,57 +153,41 @@ def _class(module: ModuleType, name: str, model: str) -> Any:
         classes = [key for key, x in vars(module).items() if isinstance(x, type) and issubclass(x, torch.nn.Module)]
         raise CompileError("bad-model", f"{model}: there is no '{name}' in the file", fix=nearest(name, classes))
     if not callable(found):
-        raise CompileError("bad-model", f"{model}: '{name}' is no class")
+        raise CompileError("bad-model", f"{model}: '{name}' is no class, function or module")
     return found
 
 
-def _parameters(made: Any, name: str, flags: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments of the constructor by name."""
-    known = {
-        p.name: p
-        for p in inspect.signature(made).parameters.values()
-        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
-    }
-    names = {f"--{key.replace('_', '-')}": key for key in known}
-    errors = Collector()
-    given: dict[str, Any] = {}
-    for flag, text in flags.items():
-        key = names.get(flag.replace("_", "-"))
-        if key is None:
-            fix = nearest(flag, names) if names else "it takes none"
-            errors.add("bad-option", f"{name} has no parameter for {flag}", fix=fix)
-            continue
-        try:
-            given[key] = _value(text, known[key])
-        except ValueError as error:
-            errors.add("bad-option", f"{flag} {text}: {error}")
-    for key, parameter in known.items():
-        if parameter.default is parameter.empty and key not in given:
-            flag = f"--{key.replace('_', '-')}"
-            if flag not in flags:
-                errors.add("bad-option", f"{name} needs {flag}", fix=f"give {flag} VALUE")
-    errors.raise_if_any()
-    return given
+def _describe(model: str, formatter: click.HelpFormatter) -> None:
+    """What a class is and takes, below the help of the command."""
+    found = CLASS.fullmatch(model)
+    assert found is not None
+    _torch(model)
+    made = _class(_run(found["file"]), found["name"], model)
+    text = inspect.getdoc(made) if "__doc__" in vars(made) or not isinstance(made, type) else ""
+    with formatter.section(model):
+        if text:
+            for part in text.split("\n\n"):
+                formatter.write_paragraph()
+                formatter.write_text(part)
+            formatter.write_paragraph()
+        rows = [] if _is_module(made) else Parameters(made, found["name"]).flags()
+        if rows:
+            formatter.write_dl(rows)
+        else:
+            formatter.write_text("takes no flags")
 
 
-def _value(text: str, parameter: inspect.Parameter) -> Any:
-    """A flag's text as the parameter's annotation, or else its default, says; without both, as a Python literal."""
-    default = parameter.default
-    wanted = {"int": int, "float": float, "bool": bool, "str": str}.get(
-        getattr(parameter.annotation, "__name__", str(parameter.annotation)),
-        type(default) if isinstance(default, bool | int | float | str) else None,
-    )
-    if wanted is str:
-        return text
-    try:
-        value = ast.literal_eval({"true": "True", "false": "False", "none": "None"}.get(text.lower(), text))
-    except (ValueError, SyntaxError):
-        value = text
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if wanted is not None and type(value) is not wanted and not (value is None and default is None):
-        raise ValueError(f"'{text}' is not of type {wanted.__name__}")
-    return value
+def _torch(model: str) -> None:
+    """Refuse a class where PyTorch is not installed."""
+    from headrace.modules import needs_torch
+
+    needs_torch(f"{model}: reading PyTorch programs")
+
+
+def _is_module(made: Any) -> bool:
+    import torch
+
+    return isinstance(made, torch.nn.Module)
 
 
 def _examples(module: Any, name: str, inputs: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -198,26 +198,26 @@ def _examples(module: Any, name: str, inputs: Sequence[str]) -> tuple[tuple[Any,
     from headrace.tools.cli.common import pairs
 
     torch: Any = library
-    known = [
-        p
-        for p in inspect.signature(module.forward).parameters.values()
-        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
-    ]
+    parameters = inspect.signature(module.forward).parameters.values()
+    known = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     names = [p.name for p in known]
     types = {ours: theirs for theirs, ours in DTYPES.items()}
     errors = Collector()
     made: dict[str, Any] = {}
     for key, text in pairs(inputs, "--input", "x=1x3x224x224").items():
         shape = SHAPE.fullmatch(text)
-        if key not in names:
-            errors.add("bad-option", f"{name}.forward has no input '{key}'", fix=nearest(key, names))
+        if key not in names and not any(p.kind == p.VAR_KEYWORD for p in parameters):
+            fix = nearest(key, names) if names else "it takes none"
+            errors.add("bad-option", f"{name}.forward has no input '{key}'", fix=fix)
+        elif text.capitalize() in PLAIN:
+            made[key] = PLAIN[text.capitalize()]
         elif shape is None:
             errors.add("bad-option", f"--input {key}={text}: '{text}' is not a shape", fix=f"--input {key}=1x3")
         elif (shape["dtype"] or "f32") not in types:
             errors.add("bad-option", f"--input {key}={text}: no element type", fix=nearest(shape["dtype"], types))
         else:
             dtype = getattr(torch, types[shape["dtype"] or "f32"])
-            made[key] = torch.zeros([int(size) for size in shape["shape"].split("x")], dtype=dtype)
+            made[key] = torch.zeros([int(size) for size in (shape["shape"] or "").split("x") if size], dtype=dtype)
     errors.raise_if_any()
     for parameter in known:
         if parameter.name not in made and parameter.default is parameter.empty:

@@ -10,7 +10,12 @@ from command import headrace, succeeds
 
 torch = pytest.importorskip("torch")
 
-FILE = """\
+FILE = '''\
+from __future__ import annotations
+
+import enum
+from typing import Literal, Optional
+
 import torch
 
 
@@ -26,10 +31,62 @@ class Mixer(torch.nn.Module):
         return y if ids is None else y[ids]
 
 
+class Kind(enum.Enum):
+    MEAN = "mean"
+    MAX = "max"
+
+
+class Typed(torch.nn.Module):
+    """Pools what its layers give.
+
+    It has a parameter of each kind.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        sizes: list[int] = [4],
+        span: tuple[float, float] = (0.0, 1.0),
+        bias: bool = True,
+        act: Literal["relu", "gelu"] = "relu",
+        kind: Kind = Kind.MEAN,
+        limit: Optional[float] = None,
+        dtype: torch.dtype = torch.float32,
+        scale=1.5,
+    ):
+        super().__init__()
+        given = (width, sizes, span, bias, act, kind.name, limit, str(dtype), scale)
+        if given != (3, [2, 5], (-1.0, 2.0), False, "gelu", "MAX", 0.5, "torch.bfloat16", -2.0):
+            raise ValueError(str(given))
+        self.linear = torch.nn.Linear(width, sizes[0], bias, dtype=dtype)
+
+    def forward(self, x, *, mask=None, double: bool = False):
+        y = self.linear(x)
+        y = y if mask is None else y * mask
+        return y + y if double else y
+
+
+class Config:
+    pass
+
+
+class Configured(torch.nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+
+
+def tiny(width: int = 4):
+    """A small one."""
+    return torch.nn.Linear(width, width)
+
+
+ready = torch.nn.Linear(3, 3)
+
+
 class Solver(torch.nn.Module):
     def forward(self, x):
         return torch.linalg.eigh(x)[0]
-"""
+'''
 
 
 @pytest.fixture
@@ -56,7 +113,7 @@ def test_flags_are_the_constructors(file: Path) -> None:
         (["--hidden-size", 4], "needs the shape of input 'x'"),
         (["--hidden-size", 4, "--input", "y=3x4"], "has no input 'y'"),
         (["--hidden-size", 4, "--input", "x=3x4xf31"], "did you mean"),
-        (["--hidden-size", 4, "--input", "x=3x5"], "mixers.py:11: Mixer cannot be exported"),
+        (["--hidden-size", 4, "--input", "x=3x5"], "mixers.py:16: Mixer cannot be exported"),
         (["--hidden-size", 4, "--input", "x=3x4", "--dim", "n=3"], "beside a PyTorch program"),
     ],
 )
@@ -71,6 +128,56 @@ def test_what_is_no_model_is_said(file: Path) -> None:
     file.write_text("1 / 0\n")
     result = headrace("compile", f"{file}:Mixer")
     assert result.code == 2 and "cannot be run: ZeroDivisionError" in result.err and "mixers.py:1" in result.err
+
+
+TYPED = (
+    *("--width", 3, "--sizes", "2,5", "--span", "[-1, 2]", "--no-bias", "--act", "gelu", "--kind", "MAX"),
+    *("--limit=0.5", "--dtype", "bf16", "--scale", "-2"),
+)
+
+
+def test_flags_have_the_types_of_the_parameters(file: Path) -> None:
+    inputs = "--input", "x=2x3xbf16", "--input", "mask=bf16", "--input", "double=true"
+    found = succeeds("compile", f"{file}:Typed", *TYPED, *inputs, "--json").json
+    assert [(x["shape"], x["dtype"]) for x in found["inputs"]] == [([2, 3], "bf16"), ([], "bf16")]
+
+
+def test_all_flags_that_are_wrong_are_said_at_once(file: Path) -> None:
+    flags = "--sizes", "2,b", "--act", "gel", "--kind", "MIN", "--dtype", "bf17", "--bias", "maybe", "--span", "1,2,3"
+    result = headrace("compile", f"{file}:Typed", *flags, "--nme", "x", "--input", "x=2x3")
+    assert result.code == 2
+    for part in (
+        "'b' is not of type int",
+        "did you mean 'gelu'?",
+        "MEAN|MAX",
+        "did you mean 'bf16'?",
+        "'maybe' is not of type bool",
+        "3 values are given for 2",
+        "no parameter for --nme",
+        "Typed takes --width, --sizes, --span, --bias, --act, --kind, --limit, --dtype, --scale",
+        "needs --width",
+    ):
+        assert part in result.err, part
+    result = headrace("compile", f"{file}:Configured")
+    assert result.code == 2 and "no flag makes a Config: write a function in the file" in result.err
+
+
+def test_help_shows_the_parameters_of_the_class(file: Path) -> None:
+    for command in ("compile", "plan"):
+        text = succeeds(command, f"{file}:Typed", "--help").out
+        for part in ("--input", "Pools what its layers give.", "--bias / --no-bias", "--act relu|gelu", "[required]"):
+            assert part in text
+    assert "A small one." in succeeds("compile", f"{file}:tiny", "--help").out
+    assert "takes no flags" in succeeds("compile", f"{file}:ready", "--help").out
+    assert headrace("compile", f"{file}:Type", "--help").code == 2
+
+
+def test_functions_and_modules_are_models_too(file: Path) -> None:
+    found = succeeds("compile", f"{file}:tiny", "--width", 2, "--input", "input=5x2", "--json").json
+    assert found["model"] == "Linear" and found["inputs"][0]["shape"] == [5, 2]
+    succeeds("plan", f"{file}:ready", "--input", "input=5x3")
+    assert "is made already" in headrace("plan", f"{file}:ready", "--width", 2, "--input", "input=5x3").err
+    assert "gives a Kind, no torch.nn.Module" in headrace("plan", f"{file}:Kind", "--value", "mean").err
 
 
 def test_a_plan_lists_what_is_refused(file: Path) -> None:
