@@ -202,7 +202,7 @@ def lowered(program: Any) -> ExportedProgram:
         with quiet():
             return program.run_decompositions(decompositions())
     except Exception as error:
-        raise CompileError("bad-model", f"PyTorch does not decompose the program: {first_line(error)}") from error
+        raise _explained("the program", error, "bad-model", "PyTorch does not decompose the program", "") from error
 
 
 @contextmanager
@@ -214,14 +214,21 @@ def quiet() -> Generator[None]:
 
 
 def _not_exported(module: Any, error: Exception) -> CompileError:
-    text, name = str(error), type(module).__name__
-    code, what, why = "not-exportable", f"{name} cannot be exported: {first_line(error)}", ""
+    name = type(module).__name__
     fix = "a program is static: what decides in Python must not depend on elements of tensors"
-    if "data-dependent" in text.lower() or "guard on" in text.lower():
+    return _explained(name, error, "not-exportable", f"{name} cannot be exported", fix)
+
+
+def _explained(name: str, error: Exception, code: str, what: str, fix: str) -> CompileError:
+    """What PyTorch did not do; elements of tensors that decide are the most frequent cause."""
+    text, why = str(error).lower(), ""
+    if any(sign in text for sign in ("data-dependent", "guard on", "unbacked symbol")):
         code = "dynamic-shape"
         what = f"{name} cannot be exported: what it does depends on the elements of a tensor"
         why = first_line(error)
         fix = "choose between results with torch.where, mask instead of selecting, or give a number as an argument"
+    else:
+        what = f"{what}: {first_line(error)}"
     return CompileError(code, what, why=why, fix=fix, location=user_line(error))
 
 

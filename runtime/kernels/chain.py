@@ -234,12 +234,8 @@ def _expand_attention(body: _Body) -> None:
                 ops.append(_Op("tensor.add", {}, (last, mask), (made("masked"),)))
             last = made("masked")
         if op.attrs["causal"]:
-            past = np.arange(types[k].shape[-2]) > np.arange(types[q].shape[-2])[:, None]
-            ops.append(
-                _Op(
-                    "tensor.add", {}, (last, constant("causal", np.where(past, -np.inf, 0.0))), (made("causal masked"),)
-                )
-            )
+            seen = constant("causal", np.tri(types[q].shape[-2], types[k].shape[-2], dtype=bool), bool)
+            ops.append(_Op("tensor.select", {}, (seen, last, constant("unseen", -np.inf)), (made("causal masked"),)))
             last = made("causal masked")
         ops.append(_Op("tensor.softmax", {"axis": -1}, (last,), (made("weights"),)))
         ops.append(_Op("tensor.matmul", {}, (made("weights"), v), op.results))

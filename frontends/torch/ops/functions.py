@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 from headrace.dialects.support import dtypes
-from headrace.frontends.building import Value
+from headrace.frontends.building import Refused, Value
 from headrace.frontends.torch.node import Node
 from headrace.frontends.torch.ops import converts
 from headrace.frontends.torch.ops.elementwise import NARROW
@@ -221,3 +221,14 @@ def _round_decimals(n: Node, x: Value) -> Value:
     power = 10.0 ** abs(decimals)
     there, back = ("mul", "div") if decimals > 0 else ("div", "mul")
     return n.op(back, n.op("round", n.op(there, x, power)), power)
+
+
+@converts("i0")
+def _i0(n: Node) -> Value:
+    """The modified Bessel function of order 0 of what is known here, such as the positions of a Kaiser window."""
+    import numpy as np
+
+    x = n.builder.array(n["self"])
+    if x is None:
+        raise Refused("it is computed when the model runs", "make windows of constants: torch.kaiser_window")
+    return n.constant(np.i0(x.astype(np.float64)).astype(dtypes.to_numpy(n.type.dtype)))

@@ -29,9 +29,7 @@ def _embedding_bag(n: Node) -> tuple[Value | None, ...]:
     mode = ("add", "mean", "max")[int(n.number("mode", 0))]
     if not rows or not n.type.elements:
         return n.filled(0, n.type), *(n.filled(0, type) if type else None for type in n.results[1:])
-    at = n.op("iota", shape=(rows, 1), dtype="i64", axis=0)
-    before = n.cast(n.op("less_equal", n.reshape(offsets, (1, bags)), at), "i64")
-    bag = n.op("sub", n.op("reduce_sum", before, axes=(1,), keepdims=False), 1)
+    bag = _bag(n, offsets, rows)
     part = n.op("gather", table, index, axis=0)
     if n.has("per_sample_weights"):
         part = n.op("mul", part, n.reshape(n["per_sample_weights"], (rows, 1)))
@@ -54,6 +52,40 @@ def _embedding_bag(n: Node) -> tuple[Value | None, ...]:
     sizes = n.filled(0, TT((bags,), "i64")) if mode == "add" else counts
     others = (bag, sizes, None if mode == "max" else sizes)
     return y, *(_as(n, x, result) for result, x in enumerate(others, 1))
+
+
+def _bag(n: Node, offsets: Value, rows: int) -> Value:
+    """The bag of each row."""
+    at = n.op("iota", shape=(rows, 1), dtype="i64", axis=0)
+    before = n.cast(n.op("less_equal", n.reshape(offsets, (1, offsets.shape[0])), at), "i64")
+    return n.op("sub", n.op("reduce_sum", before, axes=(1,), keepdims=False), 1)
+
+
+@converts("_embedding_bag_backward", "_embedding_bag_dense_backward")
+def _embedding_bag_backward(n: Node) -> Value:
+    """Each row of the table gets what the bags of it got, a mean's share of it."""
+    dy, index, sizes = (n["grad" if n.has("grad") else "grad_output"], n["indices"], n["bag_size"])
+    (rows,), width, (count, _) = index.shape, dy.shape[1], n.type.shape
+    mode = ("add", "mean", "max")[int(n.number("mode", 0))]
+    if mode == "max" or n.get("scale_grad_by_freq"):
+        raise Refused("gradients of maxima of bags, and those that are scaled by how often a row is used, are not made")
+    if not rows or not n.type.elements:
+        return n.filled(0, n.type)
+    if mode == "mean":
+        most = n.op("max", n.cast(sizes, "i64"), n.scalar(1, "i64"))
+        dy = n.op("div", dy, n.reshape(n.cast(most, dy.dtype), (dy.shape[0], 1)))
+    bag = n["offset2bag"]
+    if not bag.type.elements:
+        bag = _bag(n, n.cast(n["offsets"], "i64"), rows)
+    part = n.op("gather", dy, bag, axis=0)
+    if n.has("per_sample_weights"):
+        part = n.op("mul", part, n.reshape(n["per_sample_weights"], (rows, 1)))
+    padding = n.number("padding_idx", -1)
+    if padding >= 0:
+        kept = n.op("not_equal", index, n.scalar(padding, index.dtype))
+        part = n.op("select", n.reshape(kept, (rows, 1)), part, n.scalar(0, part.dtype))
+    zeros = n.filled(0, TT((count, width), part.dtype))
+    return n.op("scatter_nd", zeros, n.reshape(n.cast(index, "i64"), (rows, 1)), part, reduction="add")
 
 
 def _as(n: Node, x: Value | None, result: int) -> Value | None:

@@ -27,6 +27,7 @@ MADE: dict[str, Callable[[Any], Any]] = {
     "fill by a tensor": lambda x: x.clone().fill_(x[1, 2]),
     "zeroed": lambda x: x.clone().zero_(),
     "lower": lambda x: torch.tril_indices(3, 4, 1),
+    "window": lambda x: torch.signal.windows.kaiser(9, beta=7.5) * x[0, 0],
     "upper": lambda x: torch.triu_indices(4, 3, -1),
 }
 

@@ -165,3 +165,27 @@ def test_embeddings() -> None:
         rtol=1e-4,
         atol=1e-5,
     )
+
+
+@pytest.mark.parametrize(("mode", "padding"), [(0, -1), (0, 2), (1, -1), (1, 2)])
+def test_bags(mode: int, padding: int) -> None:
+    torch.manual_seed(0)
+    index, offsets = torch.tensor([1, 2, 3, 4, 2]), torch.tensor([0, 2, 2])
+    bags = aten._embedding_bag(torch.randn(6, 2), index, offsets, False, mode, False, None, False, padding)[1:]
+    check(
+        {
+            "rows": lambda dy, at, offsets, bag, sizes, most: (
+                aten._embedding_bag_dense_backward(dy, at, bag, sizes, most, 6, False, mode, None, padding)
+                if bag.numel()
+                else aten._embedding_bag_backward(
+                    dy, at, offsets, bag, sizes, most, 6, False, mode, False, None, padding
+                )
+            )
+        },
+        torch.randn(3, 2),
+        index,
+        offsets,
+        *bags,
+        rtol=1e-4,
+        atol=1e-5,
+    )

@@ -86,3 +86,13 @@ def test_a_number_is_given_as_a_number() -> None:
 
     with pytest.raises(CompileError, match=r"at add \(test_samples.py:\d+\): _operator.add is not supported"):
         headrace.compile(Arithmetic(), example_inputs=(x,))
+
+
+def test_a_position_that_is_computed_is_refused_where_a_size_depends_on_it() -> None:
+    class Narrow(torch.nn.Module):
+        def forward(self, x: Any, start: Any) -> Any:
+            return x.narrow(0, start, 2)
+
+    with pytest.raises(CompileError, match="depends on the elements of a tensor") as caught:
+        headrace.compile(Narrow(), example_inputs=(X.t(), torch.tensor(1)))
+    assert caught.value.diagnostics[0].code == "dynamic-shape"
