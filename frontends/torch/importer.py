@@ -291,10 +291,10 @@ class _Importer:
                     "unsupported-op",
                     f"result {index} of {_kind(source.target)} is not supported",
                     fix="use its other results only",
-                    location=named_text(_location(source)),
+                    location=named_text(node_location(source)),
                 )
             return
-        location = _location(node)
+        location = node_location(node)
         missing = False
 
         def plain(x: Any) -> Any:
@@ -497,7 +497,7 @@ def _named(node: Any) -> dict[str, Any]:
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def _location(node: Any) -> Location:
+def node_location(node: Any) -> Location:
     """Module path and op, and the line of the user's file: `layers.0.attn/softmax (model.py:42)`."""
     stack: dict[str, Any] = node.meta.get("nn_module_stack") or {}
     path = ""
@@ -520,18 +520,19 @@ def named_text(location: Location) -> str:
 
 
 def _loader(tensor: Any) -> Callable[[], Array]:
-    """Gives a tensor's elements as an array; no copy where it is dense."""
+    """Gives a tensor's elements as an array."""
+    return lambda: to_array(tensor)
 
-    def load() -> Array:
-        import torch
 
-        given = tensor.detach()
-        if given.device.type != "cpu":
-            given = given.cpu()
-        given = given.contiguous()
-        name = dtype_name(given.dtype)
-        if name == "bf16":
-            return given.view(torch.int16).numpy().view(dtypes.to_numpy("bf16"))
-        return given.numpy()
+def to_array(tensor: Any) -> Array:
+    """A tensor's elements as an array; no copy where it is dense and in host memory."""
+    import torch
 
-    return load
+    given = tensor.detach()
+    if given.device.type != "cpu":
+        given = given.cpu()
+    given = given.contiguous()
+    name = dtype_name(given.dtype)
+    if name == "bf16":
+        return given.view(torch.int16).numpy().view(dtypes.to_numpy("bf16"))
+    return given.numpy()

@@ -46,7 +46,7 @@ def read(given: Any) -> Mapping[str, Any]:
             fix=f"known: {', '.join((*PICKLED, *READERS))}",
         )
     store = open_store(path)
-    return {name: _tensor(store.array(name)) for name in store}
+    return {name: to_tensor(store.array(name)) for name in store}
 
 
 def _pickled(path: Path) -> Mapping[str, Any]:
@@ -77,7 +77,7 @@ def _tensors(given: Mapping[str, Any]) -> bool:
     return all(hasattr(x, "untyped_storage") for x in given.values())
 
 
-def _tensor(array: Any) -> Any:
+def to_tensor(array: Any) -> Any:
     """A tensor on the memory of an array."""
     import torch as library
 

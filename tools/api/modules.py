@@ -69,6 +69,23 @@ def plan_torch(
     return frontend.plan_program(program, dims=dims, input_shapes=input_shapes)
 
 
+def run_torch(
+    model: Any,
+    inputs: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    dims: Mapping[str, int],
+    input_shapes: Mapping[str, Sequence[int]],
+    weights: Any,
+    arrays: Mapping[str, Any],
+) -> tuple[list[Any], dict[str, list[Any]]]:
+    """What PyTorch computes on arrays by the names of the imported program's inputs: the flat results, and what each
+    call gives by its place."""
+    program, _ = _exported(model, inputs, kwargs, False, weights is not None)
+    from headrace.frontends.torch import reference
+
+    return reference.run(program, dims, input_shapes, weights, arrays)
+
+
 def _exported(
     model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, shape_only: bool, filled: bool = False
 ) -> tuple[Any, str]:

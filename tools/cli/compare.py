@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.tools.cli import common
+from headrace.tools.cli.module import Model, TakesFlags, is_class, model_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +27,7 @@ PORTS = "none"
 """Ports are compared in the types that the reference has."""
 
 
-@click.command("compare")
+@click.command("compare", cls=TakesFlags)
 @click.argument("model")
 @click.option("--inputs", metavar="NPZ", help="An array per input, by name.")
 @click.option("--random-inputs", "seed", type=int, metavar="SEED", help="Inputs from a seed.")
@@ -38,7 +39,7 @@ PORTS = "none"
     type=click.Choice(["auto", "onnxruntime", "onnx", "tensor"]),
     default="auto",
     help="What to compare with when no outputs are recorded; tensor: the tensor level of the model itself. "
-    "[default: onnxruntime if installed, else onnx; for .mlir tensor]",
+    "[default: onnxruntime if installed, else onnx; for PyTorch models PyTorch; for .mlir tensor]",
 )
 @click.option("--level", "levels", type=click.Choice(LEVELS), multiple=True, help="Only this level; may be repeated.")
 @click.option(
@@ -47,12 +48,14 @@ PORTS = "none"
     help="Allowed error over the largest magnitude. [default: by type, f32 1e-4; with --precision bf16 1e-1]",
 )
 @click.option("--all-ops", is_flag=True, help="Compare the ops, not only where an output deviates.")
-@click.option("--weights", metavar="FILE", help="Weights of a .mlir model.")
+@click.option("--weights", metavar="FILE", help="Weights of a .mlir model, or of a PyTorch one by its names.")
 @common.device_option()
 @common.precision_option
 @common.binding_options
 @common.json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     model: str,
     inputs: str | None,
     seed: int | None,
@@ -68,7 +71,9 @@ def command(
     shapes: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Run MODEL (.onnx, or .mlir at the tensor level) at every level and compare the outputs with a reference.
+    """Run MODEL (.onnx, .pt2, or .mlir at the tensor level) at every level and compare the outputs with a reference.
+
+    MODEL may be a class of a Python file, FILE.py:CLASS, as for headrace compile; then PyTorch is the reference.
 
     Where a level deviates, names its first op that does: accumulated (the level runs by itself) and isolated (each op
     gets the reference's values), and the pass that is to blame. --expected may hold values inside the model, too. Exit
@@ -79,7 +84,8 @@ def command(
     from headrace.compiler import check_options
     from headrace.tools.execution.deviation import TOLERANCE, deviation
 
-    common.check_model(model)
+    if not is_class(model):
+        common.check_model(model, (".onnx", ".pt2", ".mlir"))
     check_options(precision)
     if tolerance is None and precision != "fp32":
         tolerance = TOLERANCE[precision]
@@ -90,9 +96,9 @@ def command(
     itself = own and precision == "fp32"
     wanted = tuple(x for x in LEVELS if x in wanted and not (itself and x == "tensor"))
     with common.progress(as_json) as show:
-        run = Comparison(
-            model, device, common.dims_of(dims), common.shapes_of(shapes), weights, tolerance, show, precision
-        )
+        read = model_of(ctx, model, shapes)
+        given = {} if is_class(model) else common.shapes_of(shapes)
+        run = Comparison(read, device, common.dims_of(dims), given, weights, tolerance, show, precision)
         run.feed(inputs, seed)
         recorded = common.load_arrays(expected, "--expected") if expected is not None else None
         against = run.refer(recorded, reference, own)
@@ -133,7 +139,7 @@ def command(
 class Comparison:
     """Runs a model at the levels that are asked for, and compares their ops where results deviate."""
 
-    model: str
+    model: Model
     device: str | None
     dims: Mapping[str, int]
     shapes: Mapping[str, tuple[int, ...]]
@@ -149,11 +155,14 @@ class Comparison:
     def __post_init__(self) -> None:
         from headrace.compiler import import_model
 
-        self._imported = import_model(self.model, dims=self.dims, input_shapes=self.shapes, weights=self.weights)
+        self._imported = import_model(
+            self.model.source, **self.model.options, dims=self.dims, input_shapes=self.shapes, weights=self.weights
+        )
         self._original: ModuleOp = self._imported.module.clone()  # the passes work in place
         self._recorded: Mapping[str, Array] = {}
         self._reference = "auto"
         self._places: Places | None = None
+        self._inner: Places = {}
 
     def feed(self, inputs: str | None, seed: int | None) -> None:
         """Take the arrays to run on, from a file or a seed."""
@@ -165,11 +174,17 @@ class Comparison:
         names = signature(func)
         self.outputs = list(names.results)
         ports = [Port(name, tt(a)) for name, a in zip(names.inputs, func.body.block.args, strict=True)]
-        self.arrays = common.load_arrays(inputs) if inputs is not None else common.random_arrays(ports, seed or 0)
+        if inputs is not None:
+            self.arrays = common.load_arrays(inputs)
+        else:
+            call = self._imported.call
+            begin = {name: load() for name, load in call.initial.items()} if call is not None else {}
+            self.arrays = {**common.random_arrays(ports, seed or 0), **begin}
         common.check_inputs(ports, self.arrays)
 
     def refer(self, recorded: Mapping[str, Array] | None, reference: str, own: bool) -> Reference:
         """The expected outputs: recorded ones, else those of a framework, or of the tensor level itself (`own`)."""
+        from headrace.dialects.support.diagnostics import CompileError
         from headrace.tools.cli import references
         from headrace.tools.execution.programs import run
 
@@ -177,7 +192,27 @@ class Comparison:
         self.show(0, 0, "running the reference")
         if own:
             return references.Reference("the tensor level", run(self._original, self._imported.store, self.arrays))
-        return references.outputs_of(self.model, self.arrays, recorded, reference, self.outputs)
+        if self._imported.call is not None and reference != "auto":
+            raise CompileError("no-reference", f"{reference} does not run PyTorch models", fix="--reference auto")
+        if self._imported.call is not None and recorded is None:
+            return self._pytorch()
+        return references.outputs_of(str(self.model.source), self.arrays, recorded, reference, self.outputs)
+
+    def _pytorch(self) -> Reference:
+        """The outputs that PyTorch gives; what its ops give is kept."""
+        from headrace.modules import run_torch
+        from headrace.tools.cli.references import Reference
+
+        flat, self._inner = run_torch(
+            self.model.source,
+            self.model.inputs,
+            self.model.kwargs,
+            dims=self.dims,
+            input_shapes=self.shapes,
+            weights=self.weights,
+            arrays=self.arrays,
+        )
+        return Reference("PyTorch", dict(zip(self.outputs, flat, strict=True)))
 
     def results(self, levels: tuple[str, ...], against: Reference, all_ops: bool) -> dict[str, dict[str, Array]]:
         """The outputs by level, then by name; where they deviate, or with `all_ops`, the level's ops are compared."""
@@ -206,7 +241,11 @@ class Comparison:
         if "runtime" in levels:
             self.show(0, 0, "running the routed program")
             exe = executable(Translation(encode(module), ModelWeights(module, store), {}))
-            take("runtime", module, exe(self.arrays))
+            past = {name for name, _ in exe.program.states}
+            exe.reset({name: array for name, array in self.arrays.items() if name in past})
+            results = exe({name: array for name, array in self.arrays.items() if name not in past})
+            results |= {present: exe.state()[name] for name, present in exe.program.states if present in self.outputs}
+            take("runtime", module, results)
         return found
 
     def blame(self) -> PassBug | None:
@@ -259,16 +298,21 @@ class Comparison:
         from headrace.tools.execution.levels import places_of
         from headrace.tools.execution.trace import trace
 
-        if self.model.endswith(".mlir"):
+        name = str(self.model.source) if self._imported.call is None else ""
+        if self._imported.call is not None and self._reference != "tensor":
+            if not self._inner:
+                self._pytorch()
+            return "PyTorch", self._inner
+        if not name.endswith(".onnx"):
             places = dict.fromkeys(x for op in self._original.walk() for x in locations.nodes(op.location))
             recorded = {x: [self._recorded[x]] for x in places if x in self._recorded}
         else:
-            recorded = references.places_of(self.model, self._recorded)
+            recorded = references.places_of(name, self._recorded)
         if recorded:
             return "recorded values", recorded
-        if self._reference == "tensor" or self.model.endswith(".mlir"):
+        if self._reference == "tensor" or not name.endswith(".onnx"):
             return "the tensor level", places_of(trace(self._original, self._imported.store, self.arrays))
-        inner = references.intermediates_of(self.model, self.arrays, self._reference)
+        inner = references.intermediates_of(name, self.arrays, self._reference)
         return inner.source, references.by_node(inner)
 
 

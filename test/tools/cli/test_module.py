@@ -191,3 +191,28 @@ def test_an_exported_program(tmp_path: Path) -> None:
     assert succeeds("plan", tmp_path / "e.pt2", "--json").json["totals"]["supported"] == 1
     succeeds("compile", tmp_path / "e.pt2")
     assert "embedding" in succeeds("run", tmp_path / "e.sn", "--random-inputs", 0).out
+
+
+def test_every_level_is_compared_with_pytorch(file: Path, tmp_path: Path) -> None:
+    flags = "--hidden-size", 4, "--gate", "--input", "x=3x4", "--input", "ids=2xi64"
+    found = succeeds("compare", f"{file}:Mixer", *flags, "--random-inputs", 0, "--all-ops", "--json").json
+    assert found["reference"] == "PyTorch" and found["ok"] and set(found["levels"]) == {"tensor", "dataflow", "runtime"}
+    assert all(found["ops"][level]["compared"] for level in found["levels"])
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(torch.nn.Linear(4, 3), (torch.zeros(3, 4),), dynamic_shapes={"input": {0: batch}})
+    torch.export.save(program, tmp_path / "l.pt2")
+    torch.save(torch.nn.Linear(4, 3).state_dict(), tmp_path / "w.pt")
+    given = "--input", "input=5x4", "--weights", tmp_path / "w.pt", "--random-inputs", 0
+    assert "PyTorch" in succeeds("compare", tmp_path / "l.pt2", *given).out
+    result = headrace("compare", tmp_path / "l.pt2", "--random-inputs", 0)
+    assert result.code == 2 and "unbound dim" in result.err
+
+
+def test_states_are_compared_from_where_they_begin(file: Path) -> None:
+    file.write_text(
+        "import torch\n\n\nclass Counts(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('calls', torch.tensor(2.0))\n\n    def forward(self, x):\n"
+        "        self.calls += 1\n        return x * self.calls\n"
+    )
+    found = succeeds("compare", f"{file}:Counts", "--input", "x=3", "--random-inputs", 0, "--json").json
+    assert found["ok"] and "calls.next" in found["levels"]["runtime"]
