@@ -69,6 +69,9 @@ def export(
 
     if not isinstance(module, torch.nn.Module):
         raise CompileError("bad-model", f"a {type(module).__name__} is no torch.nn.Module")
+    if isinstance(module, torch.jit.ScriptModule):
+        what, fix = f"{type(module).__name__} is a scripted module", "give the module that it was made of"
+        raise CompileError("bad-model", what, why="it holds no Python to export", fix=fix)
     args, kwargs = _examples(module, args, dict(kwargs or {}))
     try:
         with torch.set_grad_enabled(grad), quiet(), watched(module) as seen:
@@ -215,7 +218,7 @@ def quiet() -> Generator[None]:
 
 def _not_exported(module: Any, error: Exception) -> CompileError:
     name = type(module).__name__
-    fix = "a program is static: what decides in Python must not depend on elements of tensors"
+    fix = "see whether module(*example_inputs) runs; what Python decides must not depend on elements of tensors"
     return _explained(name, error, "not-exportable", f"{name} cannot be exported", fix)
 
 

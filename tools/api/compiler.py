@@ -359,7 +359,7 @@ def import_model(
     """Read a model; the arguments are those of `compile`. `CompileError` lists everything that is wrong with it."""
     from xdsl.dialects.builtin import StringAttr
 
-    from headrace.modules import import_torch, is_program, refuse_beside_program
+    from headrace.modules import import_torch, is_program, no_module, refuse_beside_program
     from headrace.passes.pipelines import MODEL_ATTRIBUTE
 
     path = Path(cast("str | os.PathLike[str]", model)) if isinstance(model, str | os.PathLike) else None
@@ -370,7 +370,7 @@ def import_model(
         found.module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
         return Imported(found.module, found.store, found.name, found.coverage, called)
     if example_inputs is not None or example_kwargs:
-        raise CompileError("bad-option", "example inputs are given beside a model that is no PyTorch module")
+        raise no_module(model)
     if path is not None and path.suffix == ".mlir":
         given: dict[str, Any] = {} if _is_onnx(weights) else {"dims": dims, "input_shapes": input_shapes}
         _refuse_for_ir(path, [name for name, value in {**given, "states": states}.items() if value])

@@ -130,6 +130,18 @@ def refuse_beside_program(model: Any, *, dims: Any, input_shapes: Any, **options
         )
 
 
+def no_module(model: Any) -> CompileError:
+    """The error for example inputs beside a model that is no module."""
+    name = getattr(model, "__name__", "")
+    if isinstance(model, type):
+        what, fix = f"{name} is a class", f"make a module of it: {name}(...)"
+    elif callable(model):
+        what, fix = f"{name or type(model).__name__} is a function, no module", "call it in the forward of a module"
+    else:
+        return CompileError("bad-option", "example inputs are given beside a model that is no PyTorch module")
+    return CompileError("bad-model", what, why="PyTorch exports modules", fix=fix)
+
+
 def _is_module(model: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)

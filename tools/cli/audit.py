@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.tools.cli import common
+from headrace.tools.cli.module import TakesFlags
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -15,16 +16,25 @@ if TYPE_CHECKING:
     from headrace.tools.audit import Report
 
 
-@click.command("audit")
+@click.command("audit", cls=TakesFlags)
 @click.argument("model")
 @common.device_option()
 @click.option("-O", "mode", type=click.Choice(["0", "1", "3"]), default="3", help="As in `headrace compile`.")
 @common.binding_options
 @common.json_option
+@click.pass_context
 def command(
-    model: str, device: str | None, mode: str, dims: tuple[str, ...], shapes: tuple[str, ...], as_json: bool
+    ctx: click.Context,
+    model: str,
+    device: str | None,
+    mode: str,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    as_json: bool,
 ) -> int:
-    """Check the routed program of MODEL (.onnx, .mlir or .sn) from its units, flows and routes alone.
+    """Check the routed program of MODEL from its units, flows and routes alone.
+
+    MODEL is an .onnx, .pt2, .mlir or .sn file, or FILE.py:CLASS, a class of a Python file.
 
     Recomputes which sites are taken, what every address program touches, which pairs of sites must talk, routes, link
     loads, credits and channels, buffers, banks and off-chip memory, and runs the config on token counts; no pass or
@@ -32,7 +42,7 @@ def command(
     wrong; everything that is wrong is reported.
     """
 
-    report = _report(model, device, mode, dims, shapes)
+    report = _report(ctx, model, device, mode, dims, shapes)
     if as_json:
         common.print_json(report.to_json())
         return 2 if report.diagnostics else 0
@@ -44,19 +54,18 @@ def command(
     return 2 if report.diagnostics else 0
 
 
-def _report(model: str, device: str | None, mode: str, dims: tuple[str, ...], shapes: tuple[str, ...]) -> Report:
+def _report(
+    ctx: click.Context, model: str, device: str | None, mode: str, dims: tuple[str, ...], shapes: tuple[str, ...]
+) -> Report:
     from headrace.tools.audit import audit, audit_program
 
     if Path(model).suffix == ".sn":
         from headrace.tools.audit.artifact import read_program
 
         return audit_program(read_program(common.open_file(model).program))
-    from headrace.compiler import import_model, lower
+    from headrace.compiler import lower
 
-    common.check_model(model)
-    module = import_model(
-        model, dims=common.dims_of(dims), input_shapes=common.shapes_of(shapes), shape_only=True
-    ).module
+    module = common.read_model(ctx, model, dims, shapes, shape_only=True).module
     if not _is_routed(module):
         lower(module, device, mode=f"O{mode}")
     return audit(module)

@@ -7,9 +7,10 @@ import gc
 import click
 
 from headrace.tools.cli import common
+from headrace.tools.cli.module import TakesFlags
 
 
-@click.command("bisect")
+@click.command("bisect", cls=TakesFlags)
 @click.argument("model")
 @common.failure_options
 @common.reproducer_option
@@ -33,8 +34,10 @@ def command(
     most: int,
     as_json: bool,
 ) -> None:
-    """Find the pass of a pipeline with which MODEL (.onnx, or .mlir with IR of any level) fails, and in it the one
-    rewrite, by running it with ever less of them.
+    """Find the pass of a pipeline with which MODEL fails, and in it the one rewrite, by running it with ever less of
+    them.
+
+    MODEL is an .onnx or .pt2 file, .mlir with IR of any level, or FILE.py:CLASS, a class of a Python file.
 
     Without --predicate it is the failure that the passes have; if they have none, a change of results. For a file with
     a RUN line, pipeline and numbers are those of the line.
@@ -48,7 +51,9 @@ def command(
     from headrace.tools.debug.reproducer import said, write
 
     gc.enable()  # programs come and go
-    source, module, trial = common.failing(model, predicate, passes, plugins, device, weights, inputs, dims, shapes)
+    source, module, trial = common.failing(
+        ctx, model, predicate, passes, plugins, device, weights, inputs, dims, shapes
+    )
     where = common.reproducers(ctx, place)
     with common.progress(as_json) as show:
         found = bisect(module, trial, lambda text: show(0, 0, text))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from xdsl.dialects.builtin import ModuleOp
 
+    from headrace.compiler import Imported
     from headrace.runtime.artifact import Artifact
     from headrace.runtime.session import Executable
     from headrace.tools.debug import Source, Trial
@@ -113,7 +114,22 @@ class _Port(NamedTuple):
     type: tuple[Sequence[int], str]
 
 
+def read_model(
+    ctx: click.Context, model: str, dims: Sequence[str], shapes: Sequence[str], shape_only: bool = False
+) -> Imported:
+    """The model that MODEL names, imported: a file, or a class of a Python file."""
+    from headrace.compiler import import_model
+    from headrace.tools.cli.module import is_class, model_of
+
+    if not is_class(model):
+        check_model(model, (".onnx", ".pt2", ".mlir"))
+    read = model_of(ctx, model, shapes)
+    sizes = {} if is_class(model) else shapes_of(shapes)
+    return import_model(read.source, **read.options, dims=dims_of(dims), input_shapes=sizes, shape_only=shape_only)
+
+
 def failing(
+    ctx: click.Context,
     model: str,
     predicate: str,
     passes: str | None,
@@ -129,7 +145,7 @@ def failing(
     from collections import ChainMap
     from functools import partial
 
-    from headrace.compiler import DEFAULT_DEVICE, import_model, with_device
+    from headrace.compiler import DEFAULT_DEVICE, with_device
     from headrace.passes import pipelines
     from headrace.passes.infra.registry import available, build, loaded
     from headrace.tools.debug import Numbers, Predicate, Source, Trial, absolute
@@ -138,7 +154,6 @@ def failing(
     from headrace.tools.execution import programs
     from headrace.tools.opt import context
 
-    check_model(model)
     wanted = Predicate.parse(predicate)
     path = Path(model)
     line = (
@@ -156,8 +171,7 @@ def failing(
     more, dialects = loaded(plugins)
     known = ChainMap[str, Any](more, dict(available()))
     built = build("default" if passes is None else passes, known, pipelines.PIPELINES)
-    module = import_model(model, dims=dims_of(dims), input_shapes=shapes_of(shapes)).module
-    with_device(module, device)
+    module = with_device(read_model(ctx, model, dims, shapes).module, device)
     if inputs is not None and not inputs.startswith("random:"):
         ports = [_Port(name, type) for name, type in programs.input_types(module).items()]
         check_inputs(ports, programs.inputs_of(module, inputs))
@@ -274,7 +288,7 @@ def open_file(path: str) -> Artifact:
     """An artifact, not bound to memory; `CompileError` when it cannot be opened, with a hint for a model."""
     from headrace.runtime.artifact import open_artifact
 
-    if Path(path).suffix in (".onnx", ".mlir"):
+    if Path(path).suffix in (".onnx", ".mlir", ".pt2"):
         raise CompileError(
             "bad-artifact",
             f"{path} is a model, not an artifact",

@@ -8,15 +8,18 @@ from pathlib import Path
 import click
 
 from headrace.tools.cli import common
+from headrace.tools.cli.module import TakesFlags
 
 
-@click.command("reduce")
+@click.command("reduce", cls=TakesFlags)
 @click.argument("model")
 @common.failure_options
 @click.option("-o", "--output", metavar="FILE", help="Where the result goes. [default: MODEL.reduced.mlir]")
 @common.most_option
 @common.json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     model: str,
     predicate: str,
     passes: str | None,
@@ -30,8 +33,10 @@ def command(
     most: int,
     as_json: bool,
 ) -> None:
-    """Make MODEL (.onnx, or .mlir with IR of any level) as small as it gets while it fails in the same way: drop ops,
-    results, arguments, calls and sections, and shrink shapes. Every program tried is valid.
+    """Make MODEL as small as it gets while it fails in the same way: drop ops, results, arguments, calls and sections,
+    and shrink shapes. Every program tried is valid.
+
+    MODEL is an .onnx or .pt2 file, .mlir with IR of any level, or FILE.py:CLASS, a class of a Python file.
 
     Without --predicate it is the failure that the passes have; if they have none, a change of results. For a file with
     a RUN line, pipeline and numbers are those of the line.
@@ -43,7 +48,9 @@ def command(
     gc.enable()  # programs come and go
     target = output or str(Path(model).with_suffix(".reduced.mlir"))
     check_writable(target)
-    source, module, trial = common.failing(model, predicate, passes, plugins, device, weights, inputs, dims, shapes)
+    source, module, trial = common.failing(
+        ctx, model, predicate, passes, plugins, device, weights, inputs, dims, shapes
+    )
     with common.progress(as_json) as show:
         small, trial = reduce_failure(module, trial, most=most, progress=lambda text: show(0, 0, text))
     path = write(trial, small, source, target, trial.predicate.same.text.splitlines() if trial.predicate.same else [])

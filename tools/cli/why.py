@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.tools.cli import common
+from headrace.tools.cli.module import TakesFlags
 
 
 def last_phase(name: str) -> str:
@@ -19,7 +20,7 @@ def last_phase(name: str) -> str:
     return found[-1].name
 
 
-@click.command("why")
+@click.command("why", cls=TakesFlags)
 @click.argument("model")
 @click.option("--op", "wanted", required=True, metavar="NAME", help="A node, a path, a part of a name, a kind, %value.")
 @click.option("--pass", "only", metavar="PASS", help="Only what this pass did.")
@@ -27,7 +28,9 @@ def last_phase(name: str) -> str:
 @common.device_option()
 @common.binding_options
 @common.json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     model: str,
     wanted: str,
     only: str | None,
@@ -37,22 +40,22 @@ def command(
     shapes: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Say what became of an op of MODEL (.onnx, or .mlir with IR of any level): the patterns that were tried on it,
-    those that applied, why others did not, what searches decided, and the ops that stand for it after each phase.
+    """Say what became of an op of MODEL: the patterns that were tried on it, those that applied, why others did not,
+    what searches decided, and the ops that stand for it after each phase.
+
+    MODEL is an .onnx or .pt2 file, .mlir with IR of any level, or FILE.py:CLASS, a class of a Python file.
 
     NAME is a node of the model ('/encoder/gelu/Erf'), a path ('/encoder/gelu'), a part of a name ('gelu'), a kind of op
     ('tensor.erf') or a value ('%x'). Needs no weights and writes nothing. What is refused on the way ends the story.
     """
-    from headrace.compiler import import_model, lower
+    from headrace.compiler import lower
     from headrace.dialects.support.diagnostics import CompileError
     from headrace.dialects.support.journal import recording
     from headrace.passes.infra.manager import Watch
     from headrace.tools.why import Follow
 
-    common.check_model(model)
     stop = last_phase(only) if only and passes is None else None
-    binding = {"dims": common.dims_of(dims), "input_shapes": common.shapes_of(shapes)}
-    module = import_model(model, **binding, shape_only=True).module  # pyright: ignore[reportArgumentType]
+    module = common.read_model(ctx, model, dims, shapes, shape_only=True).module
     follow = Follow(module, wanted)
 
     def on_phase(name: str, at: object) -> None:
