@@ -431,8 +431,9 @@ def _bends(state: _State, net: int, plain: Floats, marked: Floats, rules: Sequen
         for rule in rules:
             bad = turned.get(_FIRST[rule])
             free = bad is None or not bad[cheapest]
-            at = cheapest if free else int(np.where(bad, np.inf, cost).argmin())
-            if (bad is None or not bad[at]) and cost[at] < found.cost - 1e-12:
+            legal = cost if bad is None or free else np.where(bad, np.inf, cost)
+            at = cheapest if free else int(legal.argmin())
+            if legal[at] < found.cost - 1e-12:
                 path = (
                     [_along_x(columns, sy, sx, at), _along_y(columns, at, sy, ty), _along_x(columns, ty, at, tx)]
                     if flip
