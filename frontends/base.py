@@ -7,17 +7,22 @@ the reason. All offenders are reported at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from operator import index
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
 from headrace.dialects.support.diagnostics import Collector, nearest
 from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor.shapes import MOST_ELEMENTS, TT
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 Shape = tuple[int, ...]
 OperandTypes = tuple[TT | None, ...]
@@ -69,6 +74,8 @@ class ImportResult:
     states: tuple[tuple[str, str], ...] = ()
     coverage: tuple[CoverageRow, ...] = ()
     name: str = ""
+    initial: Mapping[str, Callable[[], Array]] = field(default_factory=dict[str, "Callable[[], Array]"])
+    """What states hold at first, by input name, where that is not zero."""
 
 
 @dataclass(slots=True)

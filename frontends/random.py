@@ -8,15 +8,20 @@ again draws the same ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from xdsl.ir import Block
+
 from headrace.dialects.support import dtypes
+from headrace.dialects.support.locations import named
+from headrace.dialects.tensor.base import ir_type
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.random import WORDS
-from headrace.frontends.building import Site, Value
+from headrace.frontends.base import Port
+from headrace.frontends.building import Builder, Refused, Site, Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,17 +55,45 @@ def _split(shape: Sequence[int]) -> tuple[tuple[int, ...], int]:
 
 @dataclass
 class Generator:
-    """Draws the numbers of a program. `argument` makes the program's input when the first is drawn."""
+    """Draws the numbers of a program: those of a seed, which is refused without one. The first draw makes the state an
+    input of the program."""
 
-    argument: Callable[[], Value]
+    block: Block
+    inputs: list[Port]
+    seed: int | None
     state: Value | None = None
     used: int = 0
     """Blocks drawn so far."""
 
+    @property
+    def name(self) -> str:
+        """What the state is called; empty when nothing is drawn."""
+        return self.state.name if self.state is not None else ""
+
+    def initial(self) -> Array:
+        """What the state holds at first."""
+        return state(self.seed or 0)
+
+    def _started(self) -> Value:
+        """The state that the program is given."""
+        if self.state is None:
+            if self.seed is None:
+                raise Refused(
+                    "it draws random numbers, and nothing says which",
+                    "give a seed (seed=0, or --seed 0), or take the model for inference (model.eval())",
+                )
+            name = NAME
+            while any(port.name == name for port in self.inputs):
+                name += "'"
+            argument = self.block.insert_arg(ir_type(STATE), len(self.block.args))
+            argument.location = named(name)
+            self.inputs.append(Port(name, STATE))
+            self.state = Value(name, STATE, argument.location, argument)
+        return self.state
+
     def words(self, n: Site, shape: Sequence[int]) -> Value:
         """A word of 32 bits (ui32) for each element of a shape, in order."""
-        if self.state is None:
-            self.state = self.argument()
+        given = self._started()
         if not prod(shape):
             return n.broadcast(n.scalar(0, "ui32"), shape)
         rows, size = _split(shape)
@@ -73,7 +106,7 @@ class Generator:
             first = n.op("add", n.op("mul", n.op("iota", shape=(prod(rows),), dtype="ui64", axis=0), blocks), first)
             first = n.reshape(first, (*rows, 1))
         self.used += prod(rows) * blocks
-        found = n.op("philox", self.state, first, n.op("iota", shape=(blocks,), dtype="ui64", axis=0))
+        found = n.op("philox", given, first, n.op("iota", shape=(blocks,), dtype="ui64", axis=0))
         found = n.reshape(found, (prod(found.shape),) if long else (*rows, blocks * WORDS))
         if found.shape[-1] != size:
             found = n.slice(found, found.rank - 1, 0, size)
@@ -130,10 +163,25 @@ class Generator:
         factor = n.op("select", kept, n.scalar(scale, x.dtype), n.scalar(0, x.dtype))
         return n.op("mul", x, factor), kept
 
-    def after(self, n: Site) -> Value | None:
+    def choices(self, n: Site, logits: Value, count: int, repeated: bool) -> Value:
+        """Positions (i64) along the last dim of logits [… classes], as many as said, each as likely as the exponential
+        of its logit: the largest of logits with Gumbel noise. Not `repeated`: none is chosen twice."""
+        noise = TT((*logits.shape[:-1], *((count,) if repeated else ()), logits.shape[-1]), logits.dtype)
+        waits = n.op("neg", n.op("log", self.positive(n, noise)))
+        waits = n.op("max", waits, 2.0 ** (-DIGITS[logits.dtype] - 1))
+        if repeated:
+            logits = n.reshape(logits, (*logits.shape[:-1], 1, logits.shape[-1]))
+        perturbed = n.op("sub", logits, n.op("log", waits))
+        if repeated:
+            return n.op("argmax", perturbed, axis=perturbed.rank - 1, keepdims=False)
+        _, order = n.ops("sort", perturbed, axis=perturbed.rank - 1, descending=True)
+        return n.slice(order, order.rank - 1, 0, count)
+
+    def after(self, builder: Builder) -> Value | None:
         """The state behind all that is drawn; None when nothing is."""
         if self.state is None:
             return None
         import numpy as np
 
+        n = Site(builder, named(self.name), self.name)
         return n.op("add", self.state, n.constant(np.array([self.used, 0, 0], dtypes.to_numpy(STATE.dtype))))

@@ -30,6 +30,7 @@ from headrace.frontends.onnx.graph import STANDARD, Graph, NodeSpec, Source, exp
 from headrace.frontends.onnx.node import TENSOR, Node
 from headrace.frontends.onnx.ops.refused import REASONS
 from headrace.frontends.onnx.tensors import NO_FILES, tensor_ref
+from headrace.frontends.random import Generator
 
 Values = MutableMapping[str, "Value | None"]  # None: its node was refused
 
@@ -41,11 +42,13 @@ def import_onnx(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
     shape_only: bool = False,
+    seed: int | None = None,
 ) -> ImportResult:
     """Import an ONNX model: a path, or an `onnx.ModelProto` (whose weights must not be in other files).
 
     `dims` binds named dims, `input_shapes` whole inputs. `states` maps an input to the output that replaces it in the
-    next run. With `shape_only`, weight files may be missing. `CompileError` lists everything that is wrong.
+    next run. With `shape_only`, weight files may be missing. Random numbers are those of a seed, and refused without
+    one. `CompileError` lists everything that is wrong.
     """
     errors = Collector()
     coverage = Coverage()
@@ -54,7 +57,7 @@ def import_onnx(
     if len(shapes) < len(graph.inputs):
         _refuse_by_table(graph, coverage, errors)
         errors.raise_if_any()
-    result = _import(graph, shapes, states or {}, coverage, errors)
+    result = _import(graph, shapes, states or {}, coverage, errors, seed)
     errors.raise_if_any()
     return result
 
@@ -130,12 +133,14 @@ def _import(
     states: Mapping[str, str],
     coverage: Coverage,
     errors: Collector,
+    seed: int | None = None,
 ) -> ImportResult:
     """Build the module. Nodes that are refused go to `errors`, and what depends on them is left out."""
     inputs = [Port(x.name, TT(shapes[x.name], x.dtype)) for x in graph.inputs]
     block = Block(arg_types=[ir_type(port.type) for port in inputs])
     store = WeightStore()
-    builder = Builder(block, store)
+    generator = Generator(block, [*inputs], seed)
+    builder = Builder(block, store, generator)
     values: dict[str, Value | None] = {}
     for name, ref in graph.weights.items():
         values[name] = Value(name, ref.type, named(name), ref=ref, parameter=True)
@@ -148,8 +153,17 @@ def _import(
         return ImportResult(ModuleOp([]), store, tuple(inputs), (), coverage=coverage.rows(), name=graph.name)
     outputs = [Port(name, x.type) for name, x in zip(graph.outputs, results, strict=True) if x is not None]
     pairs = check_states(states, inputs, outputs, errors)
+    after = generator.after(builder)
+    if after is not None:
+        inputs, name = generator.inputs, f"{generator.name}.next"
+        while any(port.name == name for port in outputs):
+            name += "'"
+        outputs.append(Port(name, after.type))
+        results.append(after)
+        pairs = (*pairs, (generator.name, name))
     module = _finish(builder, inputs, outputs, [x for x in results if x is not None], pairs)
-    return ImportResult(module, store, tuple(inputs), tuple(outputs), pairs, coverage.rows(), graph.name)
+    initial = {} if after is None else {generator.name: generator.initial}
+    return ImportResult(module, store, tuple(inputs), tuple(outputs), pairs, coverage.rows(), graph.name, initial)
 
 
 @dataclass(slots=True)

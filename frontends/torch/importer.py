@@ -27,9 +27,8 @@ from headrace.dialects.support.weights import WeightStore
 from headrace.dialects.tensor.base import ir_type
 from headrace.dialects.tensor.program import set_signature
 from headrace.dialects.tensor.shapes import TT, ShapeError
-from headrace.frontends import random
 from headrace.frontends.base import Coverage, CoverageRow, ImportResult, Port
-from headrace.frontends.building import Builder, Refused, Site, TensorRef, Value, located
+from headrace.frontends.building import Builder, Refused, TensorRef, Value, located
 from headrace.frontends.random import Generator
 from headrace.frontends.torch import ops
 from headrace.frontends.torch.dims import bound
@@ -160,14 +159,12 @@ class _Importer:
         self.coverage = Coverage()
         self.block = Block()
         self.store = WeightStore()
-        self.generator = Generator(self._generator)
+        self.inputs: list[Port] = []
+        self.generator = Generator(self.block, self.inputs, seed)
         self.builder = Builder(self.block, self.store, self.generator)
         self.values: dict[Any, Any] = {}
-        self.inputs: list[Port] = []
         self.initial: dict[str, Callable[[], Array]] = {}
         self.shared: dict[Any, str] = {}
-        self.random = ""
-        self.seed = seed
 
     def run(self) -> ImportedProgram:
         """The imported program."""
@@ -236,23 +233,6 @@ class _Importer:
         self.inputs.append(Port(name, type))
         self.values[node] = Value(name, type, argument.location, argument)
         return name
-
-    def _generator(self) -> Value:
-        """The input that is the state of the random numbers; refused without a seed."""
-        if self.seed is None:
-            raise Refused(
-                "it draws random numbers, and nothing says which", "call model.eval(), or give a seed (seed=0)"
-            )
-        name = random.NAME
-        while any(port.name == name for port in self.inputs):
-            name += "'"
-        argument = self.block.insert_arg(ir_type(random.STATE), len(self.block.args))
-        argument.location = named(name)
-        self.inputs.append(Port(name, random.STATE))
-        first = random.state(self.seed)
-        self.initial[name] = lambda: first
-        self.random = name
-        return Value(name, random.STATE, argument.location, argument)
 
     def _tensor(self, target: str) -> Any:
         if target in self.weights:
@@ -388,9 +368,11 @@ class _Importer:
                 changed[target] = give(self.values[x], f"{target}.next")
             elif kind != OutputKind.TOKEN:
                 raise CompileError("unsupported-op", f"an output of kind {kind.name} is not supported")
-        after = self.generator.after(Site(self.builder, named(self.random), self.random))
+        drawn = self.generator.name
+        after = self.generator.after(self.builder)
         if after is not None:
-            states.append((self.random, give(after, f"{self.random}.next")))
+            states.append((drawn, give(after, f"{drawn}.next")))
+            self.initial[drawn] = self.generator.initial
         end = ReturnOp(*results)
         end.location = named(", ".join(port.name for port in outputs) or "nothing")
         self.block.add_op(end)
@@ -419,7 +401,7 @@ class _Importer:
             in_spec,
             out_spec,
             {port.name: port.type for port in self.inputs},
-            self.random,
+            drawn,
         )
 
 

@@ -126,6 +126,13 @@ def _groups(model: Any, optimizer: Any) -> dict[str, int]:
             f"a training step is made of a torch.nn.Module and a torch.optim.Optimizer, not of a "
             f"{type(model).__name__} and a {type(optimizer).__name__}",
         )
+    if inspect.signature(_step(optimizer)).parameters["closure"].default is inspect.Parameter.empty:
+        raise CompileError(
+            "not-supported",
+            f"the step of {type(optimizer).__name__} evaluates the loss as often as it likes",
+            why="a program takes one loss and one step",
+            fix="use Adam, AdamW, SGD, or another optimizer whose step needs no closure",
+        )
     names = {id(p): name for name, p in model.named_parameters()}
     found: dict[str, int] = {}
     foreign: list[str] = []
@@ -177,7 +184,11 @@ class _Joint:
                 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 
                 found = aot_export_joint_with_descriptors(
-                    stack, program.module(), tuple(self.examples), _record_nn_module_stack=True
+                    stack,
+                    program.module(),
+                    tuple(self.examples),
+                    decompositions=decompositions(),
+                    _record_nn_module_stack=True,
                 )
             except CompileError:
                 raise
@@ -372,7 +383,7 @@ def _first(optimizer: Any, group: int, p: Any) -> dict[str, Any]:
     lists = list(inspect.signature(made._init_group).parameters)[1:]
     made._init_group(made.param_groups[0], *([] for _ in lists))
     kept = dict(made.state[like])
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+    with _refusing(optimizer), FakeTensorMode(allow_non_fake_inputs=True) as mode:
         fakes = {key: mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for key, x in kept.items()}
         fake = mode.from_tensor(like.detach())
         _, after = _stepped(optimizer, group, fake, fake.clone(), None, fakes)
@@ -387,6 +398,11 @@ def _first(optimizer: Any, group: int, p: Any) -> dict[str, Any]:
             )
         kept.update({key: torch.zeros_like(like.detach()) for key in added})
     return kept
+
+
+def _step(optimizer: Any) -> Any:
+    """The function that takes an optimizer's step, without what PyTorch wraps it in."""
+    return inspect.unwrap(type(optimizer).step)
 
 
 def _standing(optimizer: Any, group: int, p: Any, rate: Any, kept: Mapping[str, Any]) -> Any:
@@ -417,10 +433,7 @@ def _stepped(
         p, *slots = (x.clone() for x in (p, *given[len(rates) :]))
         p.grad = gradient
         made = _standing(optimizer, group, p, given[0] if rates else None, dict(zip(keys, slots, strict=True)))
-        step = type(optimizer).step
-        while hasattr(step, "__wrapped__"):
-            step = step.__wrapped__
-        step(made)
+        _step(optimizer)(made)
         return p, dict(made.state[p])
 
     rates = [] if rate is None else [rate]
@@ -444,14 +457,22 @@ def _traced(step: Callable[..., Any], examples: Sequence[Any], optimizer: Any) -
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.fx.traceback import preserve_node_meta
 
+    with preserve_node_meta(), quiet(), _refusing(optimizer):
+        graph: Any = make_fx(
+            lambda *given: step(given),
+            decomposition_table=decompositions(),
+            tracing_mode="fake",
+            _allow_non_fake_inputs=True,
+        )(*(x.detach() for x in examples))
+    graph.graph.eliminate_dead_code()
+    return graph
+
+
+@contextmanager
+def _refusing(optimizer: Any) -> Generator[None]:
+    """Refuse an optimizer whose step PyTorch cannot trace."""
     try:
-        with preserve_node_meta(), quiet():
-            graph: Any = make_fx(
-                lambda *given: step(given),
-                decomposition_table=decompositions(),
-                tracing_mode="fake",
-                _allow_non_fake_inputs=True,
-            )(*(x.detach() for x in examples))
+        yield
     except CompileError:
         raise
     except Exception as error:
@@ -461,8 +482,6 @@ def _traced(step: Callable[..., Any], examples: Sequence[Any], optimizer: Any) -
             why="its arithmetic is part of the program, and it does what a graph cannot hold",
             fix="use Adam, AdamW or SGD, or take the step in PyTorch with torch.compile",
         ) from error
-    graph.graph.eliminate_dead_code()
-    return graph
 
 
 @contextmanager

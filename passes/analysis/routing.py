@@ -256,6 +256,7 @@ class _State:
         self.xs: list[int] = (switches % self.columns).tolist()
         self.ys: list[int] = (switches // self.columns).tolist()
         self.after: list[int] = []
+        self.into: list[list[int]] = []
         self.turns: list[list[list[int]]] = []
         self.tolerance = 1e-9 * max(1.0, problem.capacity if problem.capacity < np.inf else 1.0)
         links, begin = self.ordered()
@@ -266,8 +267,13 @@ class _State:
         self.trees = np.split(on, np.searchsorted(of_net, np.arange(1, self.count)))
 
     def prepare(self) -> None:
-        """Tables for the search: the switch that each link enters, the legal next directions after each direction."""
+        """Tables for the search: the switch that each link enters, the links into each switch, the legal next
+        directions after each direction."""
         self.after = link_ends(self.problem.mesh, np.arange(self.problem.link_count))[1].tolist()
+        self.into = [[] for _ in self.xs]
+        for link, entered in enumerate(self.after):
+            if entered >= 0:
+                self.into[entered].append(link)
         self.turns = [
             [[d for d in range(4) if d != heading ^ 1 and (d != first or heading == first)] for heading in range(4)]
             + [list(range(4))]
@@ -353,7 +359,7 @@ def _negotiate(state: _State, budget: int) -> int:
     """
     problem = state.problem
     rules = range(min(problem.virtual_channels, len(RULES)))
-    history = np.zeros(problem.link_count)
+    history = np.ones(problem.link_count)
     state.prepare()
     tried, searched, sharpness, stalled = 0, 0, 1.0, 0
     best = state.snapshot()
@@ -370,14 +376,16 @@ def _negotiate(state: _State, budget: int) -> int:
             state.lift(net)
             room = np.maximum(state.load + width - state.limit, 0) / max(width, 1e-12)
             names = np.maximum(state.flows + 1 - problem.flow_ids, 0)
-            plain = 1.0 + history + sharpness * room
+            plain = history + sharpness * room
             marked = plain + sharpness * names
-            found = _comb(state, net, plain, marked, rules)
+            lay = _comb if state.branching[net] else _bends
+            found = lay(state, net, plain, marked, rules)
             crowded = room[found.tree].any() or (found.takes and names[found.tree].any())
             if rounds > 2 and crowded and searched < SEARCHES:
                 searched += len(rules) * len(state.members[net])
                 price: list[float] = marked.tolist()
-                found = min([found, *(_search(state, net, rule, price) for rule in rules)], key=_cost_of)
+                for rule in rules:
+                    found = min(found, _search(state, net, rule, price, found.cost), key=_cost_of)
             state.paths[net] = found.paths
             state.channel[net] = found.rule
             state.lay(net, found.tree, found.takes)
@@ -394,19 +402,73 @@ def _cost_of(found: _Found) -> float:
     return found.cost
 
 
+def _bends(state: _State, net: int, plain: Floats, marked: Floats, rules: Sequence[int]) -> _Found:
+    """The cheapest comb for a net to one switch: it has at most two bends. `plain` is the price of a link, `marked` the
+    price with an identifier, which dimension order does without."""
+    columns, rows = state.columns, state.rows
+    pairs = state.members[net]
+    source, target = int(state.source[pairs[0]]), int(state.target[pairs[0]])
+    (sy, sx), (ty, tx) = divmod(source, columns), divmod(target, columns)
+    price = marked.reshape(rows, columns, 4)
+    path = np.concatenate([_along_x(columns, sy, sx, tx), _along_y(columns, tx, sy, ty)])
+    found = _Found(float(plain[path].sum()), [path], 0, path, False)
+    for flip in (False, True):
+        # As if the line between both bends were along x: [place of the line, place along it].
+        grid = price.transpose(1, 0, 2) if flip else price
+        east, west, south, north = (SOUTH, NORTH, EAST, WEST) if flip else (EAST, WEST, SOUTH, NORTH)
+        (x, y), (start_x, start_y) = ((ty, tx), (sy, sx)) if flip else ((tx, ty), (sx, sy))
+        if x == start_x:  # a straight line: the other way round it may leave it
+            continue
+        place = np.arange(len(grid))
+        down, up = _sums(grid[:, start_x, south]), _sums(grid[:, start_x, north], back=True)
+        cost = np.maximum(down - down[start_y], 0) + np.maximum(up[start_y] - up, 0)
+        ahead = grid[:, start_x:x, east] if x > start_x else grid[:, x + 1 : start_x + 1, west]
+        cost += ahead.sum(axis=1)
+        down, up = _sums(grid[:, x, south]), _sums(grid[:, x, north], back=True)
+        cost += np.maximum(down[y] - down, 0) + np.maximum(up - up[y], 0)
+        turned = {east if x > start_x else west: place != start_y, south: place < y, north: place > y}
+        cheapest = int(cost.argmin())
+        for rule in rules:
+            bad = turned.get(_FIRST[rule])
+            free = bad is None or not bad[cheapest]
+            legal = cost if bad is None or free else np.where(bad, np.inf, cost)
+            at = cheapest if free else int(legal.argmin())
+            if legal[at] < found.cost - 1e-12:
+                path = (
+                    [_along_x(columns, sy, sx, at), _along_y(columns, at, sy, ty), _along_x(columns, ty, at, tx)]
+                    if flip
+                    else [_along_y(columns, sx, sy, at), _along_x(columns, at, sx, tx), _along_y(columns, tx, at, ty)]
+                )
+                way = np.concatenate(path)
+                found = _Found(float(cost[at]), [way], rule, way, bool(len(path[2])) if flip else bool(len(path[0])))
+            if free:  # no other rule has a cheaper one
+                break
+    return found._replace(paths=found.paths * len(pairs), tree=np.sort(found.tree))
+
+
+def _along_x(columns: int, y: int, first: int, last: int) -> Ints:
+    """The links from one column to another in a row."""
+    if first <= last:
+        return np.arange(4 * (y * columns + first) + EAST, 4 * (y * columns + last) + EAST, 4)
+    return np.arange(4 * (y * columns + first) + WEST, 4 * (y * columns + last) + WEST, -4)
+
+
+def _along_y(columns: int, x: int, first: int, last: int) -> Ints:
+    """The links from one row to another in a column."""
+    step = 4 * columns
+    if first <= last:
+        return np.arange(first * step + 4 * x + SOUTH, last * step + 4 * x + SOUTH, step)
+    return np.arange(first * step + 4 * x + NORTH, last * step + 4 * x + NORTH, -step)
+
+
 def _comb(state: _State, net: int, plain: Floats, marked: Floats, rules: Sequence[int]) -> _Found:
-    """The cheapest comb for a net: a stem through its source along one axis, a trunk across it, and from the trunk a
-    branch to the targets of each line along the stem. For one target it has at most two bends; dimension order is the
-    comb whose trunk goes through the source. `plain` is the price of a link, `marked` the price with an identifier."""
+    """The cheapest comb for a net that branches: a stem through its source along one axis, a trunk across it, and from
+    the trunk a branch to the targets of each line along the stem. `marked` is the price of a link."""
     columns, rows = state.columns, state.rows
     pairs = state.members[net]
     source = int(state.source[pairs[0]])
     target = state.target[pairs]
-    branching = bool(state.branching[net])
     best: tuple[float, int, bool, int] | None = None  # cost, rule, whether the trunk is along y, place of the trunk
-    if not branching:
-        way, _ = _dimension_order(columns, state.source[pairs[:1]], target[:1])
-        best = float(plain[way].sum()), 0, False, source // columns
     price = marked.reshape(rows, columns, 4)
     for flip in (False, True):
         # As if the trunk were along x and the stem along y: [place of the trunk, place along it].
@@ -453,8 +515,7 @@ def _comb(state: _State, net: int, plain: Floats, marked: Floats, rules: Sequenc
         return _Found(float("inf"), paths, int(state.channel[net]), state.trees[net], bool(state.takes[net]))
     total, rule, flip, at = best
     paths = _toothed(columns, source, target, flip, at)
-    takes = branching or not _is_straight(paths[0])
-    return _Found(total, paths, rule, np.unique(np.concatenate(paths)), takes)
+    return _Found(total, paths, rule, np.unique(np.concatenate(paths)), True)
 
 
 def _sums(price: Floats, *, back: bool = False) -> Floats:
@@ -489,8 +550,9 @@ def _is_straight(path: Ints) -> bool:
     return bool(_straight(path, np.array([0, len(path)]))[0])
 
 
-def _search(state: _State, net: int, rule: int, price: list[float]) -> _Found:
-    """The cheapest tree for a net under a turn rule, target by target (A* from the tree so far): cost, routes, rule."""
+def _search(state: _State, net: int, rule: int, price: list[float], most: float) -> _Found:
+    """The cheapest tree for a net under a turn rule, target by target (A* from the tree so far); given up, at infinite
+    cost, where it is not cheaper than `most`."""
     columns = state.columns
     pairs = state.members[net]
     root = int(state.source[pairs[0]])
@@ -506,11 +568,12 @@ def _search(state: _State, net: int, rule: int, price: list[float]) -> _Found:
         if target in came:
             continue
         goal_x, goal_y = xs[target], ys[target]
+        last = min([price[link] for link in state.into[target]]) - 1.0  # what the last link costs more than others may
         grown = np.array(tree)  # the tree's switches, nearest first: they enter the heap when it is their turn
         away = np.abs(grown % columns - goal_x) + np.abs(grown // columns - goal_y)
         order = np.argsort(away, kind="stable")
         starts: list[int] = grown[order].tolist()
-        waits: list[int] = away[order].tolist()
+        waits: list[float] = (away[order] + last).tolist()
         at = 0
         heap: list[tuple[float, float, int, int]] = []
         before: dict[int, int] = {}  # link -> link before it
@@ -519,8 +582,8 @@ def _search(state: _State, net: int, rule: int, price: list[float]) -> _Found:
             while at < len(starts) and (not heap or waits[at] <= heap[0][0]):
                 heappush(heap, (waits[at], 0.0, starts[at], came[starts[at]]))
                 at += 1
-            _, spent, switch, link = heappop(heap)
-            if switch == target:
+            least, spent, switch, link = heappop(heap)
+            if switch == target or total + least >= most:
                 break
             for direction in turns[link % 4 if link >= 0 else 4]:
                 out = 4 * switch + direction
@@ -529,7 +592,9 @@ def _search(state: _State, net: int, rule: int, price: list[float]) -> _Found:
                     continue
                 before[out] = link
                 cost = price[out] - spent
-                guess = cost + abs(xs[entered] - goal_x) + abs(ys[entered] - goal_y)
+                guess = cost
+                if entered != target:
+                    guess += abs(xs[entered] - goal_x) + abs(ys[entered] - goal_y) + last
                 heappush(heap, (guess, -cost, entered, out))  # the deeper one first among equals
         if switch != target:
             return _Found(float("inf"), [], rule, state.trees[net], bool(state.takes[net]))
@@ -561,17 +626,14 @@ def solve_routing(problem: RoutingProblem, reroutes: int | None = None, *, allow
     state = _State(problem)
     budget = DEFAULT_REROUTES if reroutes is None else reroutes
     busiest = float(state.load.max(initial=0.0))
-    ordered = state.snapshot() if state.over().any() else None
+    words: Cut | None = None
+    if allow_overload and state.over().any():  # no routing gets below the worst cut
+        words = worst_cut(problem)
+        state.limit = max(problem.capacity, words.per_link if words is not None else 0.0)
     tried = _negotiate(state, min(budget, EASY))
-    if ordered is not None and state.over().any():
-        words, names = worst_cut(problem), worst_cut(problem, identifiers=True)
+    if state.over().any():
+        words, names = words or worst_cut(problem), worst_cut(problem, identifiers=True)
         _refuse_cuts(problem, None if allow_overload else words, names)
-        if allow_overload:  # no routing gets below the worst cut
-            state.limit = max(problem.capacity, words.per_link if words is not None else 0.0)
-            easy = state.snapshot()
-            state.restore(ordered)
-            if easy.excess < state.excess():
-                state.restore(easy)
         tried += _negotiate(state, budget - tried)
         if allow_overload:
             _straighten(state)

@@ -96,7 +96,7 @@ def align_constants(call: Call) -> None:
 Binder = Callable[[Call], "list[Step] | None"]
 _binders: dict[str, Binder] = {}
 _narrow_directly: set[str] = set()
-FAMILIES = ("elementwise", "reduction", "rowwise", "contraction", "convolution", "movement")
+FAMILIES = ("elementwise", "reduction", "rowwise", "contraction", "convolution", "movement", "random")
 
 
 def binds(*names: str, any_dtype: bool = False) -> Callable[[Binder], Binder]:

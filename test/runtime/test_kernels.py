@@ -16,6 +16,7 @@ import pytest
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.meaning import evaluate
 from headrace.runtime.kernels import Packs, Scratch, allocating, bind, bind_chain, blas, calls
+from headrace.runtime.kernels import random as random_kernel
 from headrace.runtime.program import BodyOp
 
 F32 = np.float32
@@ -434,6 +435,19 @@ def test_movement() -> None:
     check("tensor.pad", {"lo": (1, 0, 2), "hi": (0, 3, 1), "mode": "edge", "value": 0.0}, x, quick=False)
     check("tensor.gather", {"axis": 1}, x, np.array([[0, -1], [3, 2]]), layouts=("dense", "reversed dims"), quick=False)
     check("tensor.iota", {"shape": (3, 4), "dtype": "f32", "axis": 1})
+
+
+@pytest.mark.parametrize("places", [1, 7, 24, 1000])
+def test_random_words(places: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In blocks of any size, of places that broadcast either way, with a counter that carries."""
+    monkeypatch.setattr(random_kernel, "PLACES", places)
+    state = np.array([2**64 - 5, 1, 0x89ABCDEF01234567], np.uint64)
+    shapes: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+        ((), ()), ((3, 1), (5,)), ((2, 3, 1), (8,)), ((4,), (3, 1)), ((2, 3, 4), ()), ((0, 1), (3,)), ((1, 1), (9,)),
+    ]  # fmt: skip
+    for rows, columns in shapes:
+        one, other = (np.arange(np.prod(x, dtype=int), dtype=np.uint64).reshape(x) for x in (rows, columns))
+        check("tensor.philox", {}, state, one * np.uint64(2**33), other, layouts=LAYOUTS)
 
 
 def test_gather_refuses_an_index_out_of_range() -> None:

@@ -100,12 +100,14 @@ class Translation:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     records: list[Record] = field(default_factory=list["Record"])
     call: ImportedProgram | None = None
+    states: Mapping[str, Callable[[], Array]] = field(default_factory=dict[str, "Callable[[], Array]"])
+    """What states hold at first, where the model says so."""
 
     def initial(self) -> dict[str, Array]:
         """What states hold at first, where the model says so."""
-        if self.call is None or self.weights is None:
+        if self.weights is None:
             return {}
-        return {name: load() for name, load in self.call.initial.items()}
+        return {name: load() for name, load in self.states.items()}
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the artifact; `CompileError` when it cannot be written. The file appears complete or not at all."""
@@ -127,6 +129,8 @@ class Imported:
     coverage: tuple[CoverageRow, ...] = ()
     call: ImportedProgram | None = None
     """How a PyTorch program is called."""
+    initial: Mapping[str, Callable[[], Array]] = field(default_factory=dict[str, "Callable[[], Array]"])
+    """What states hold at first, where the model says so."""
 
 
 def compile(
@@ -159,7 +163,7 @@ def compile(
     `example_inputs`, and `example_kwargs` if it takes any) or a `torch.export.ExportedProgram`; what is made of a
     module is called as the module is. `device`: a shipped device by name, a path of a TOML file, or a `Device`; by
     default what the IR says, else sn40l. `dims` binds named dims, `input_shapes` whole inputs; `states` maps inputs to
-    the outputs that replace them in the next run. `seed`: whose random numbers a module draws (for dropout in
+    the outputs that replace them in the next run. `seed`: whose random numbers a model draws (for dropout in
     training, say); one that draws is refused without. `shape_only` compiles without weights: the result can be saved
     and profiled, not run. `weights`: for `.mlir` a weight file (or an artifact, or the model that the IR was made of),
     `random:SEED` or a store; for a PyTorch program a state dict, or a file of one (`.pt`, `.safetensors`), in place of
@@ -279,6 +283,7 @@ def translate(
         clock.seconds,
         clock.records,
         imported.call,
+        imported.initial,
     )
 
 
@@ -368,12 +373,14 @@ def import_model(
         called = import_torch(model, example_inputs, example_kwargs, shape_only, seed, dims, input_shapes, weights)
         found = called.result
         found.module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
-        return Imported(found.module, found.store, found.name, found.coverage, called)
+        return Imported(found.module, found.store, found.name, found.coverage, called, called.initial)
     if example_inputs is not None or example_kwargs:
         raise no_module(model)
     if path is not None and path.suffix == ".mlir":
         given: dict[str, Any] = {} if _is_onnx(weights) else {"dims": dims, "input_shapes": input_shapes}
-        _refuse_for_ir(path, [name for name, value in {**given, "states": states}.items() if value])
+        _refuse_for_ir(
+            path, [name for name, value in {**given, "states": states, "seed": seed is not None}.items() if value]
+        )
         module = parse_ir(path)
         name = module.attributes.get(MODEL_ATTRIBUTE)
         store = weight_store(weights, module, dims, input_shapes)
@@ -392,9 +399,9 @@ def import_model(
         )
     from headrace.frontends.onnx import import_onnx
 
-    found = import_onnx(model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only)
+    found = import_onnx(model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only, seed=seed)
     found.module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
-    return Imported(found.module, found.store, found.name, found.coverage)
+    return Imported(found.module, found.store, found.name, found.coverage, initial=found.initial)
 
 
 def parse_ir(path: Path) -> ModuleOp:

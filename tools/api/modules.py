@@ -217,7 +217,7 @@ class ModuleExecutable:
                     fix="compile it for this value",
                 )
         given = {name: _array(name, x) for name, x in zip(call.inputs, flat, strict=False) if name is not None}
-        results = self.executable(given | self._more())
+        results = self.executable({**given, **self._more()})
         for name, result in call.changed.items():
             position = call.inputs.index(name)
             with torch.no_grad():

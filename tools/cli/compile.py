@@ -82,7 +82,7 @@ class Grouped(TakesFlags):
 @click.option("--fusion-rules", metavar="FILE", help="YAML rules on which ops share a section, for -O 1.")
 @common.binding_options
 @click.option("--state", "states", multiple=True, metavar="PAST=PRESENT", help="Input and output that are one state.")
-@click.option("--seed", type=int, metavar="SEED", help="Where a PyTorch model that draws random numbers begins.")
+@click.option("--seed", type=int, metavar="SEED", help="Whose random numbers a model draws, if it does.")
 @click.option("--shape-only", is_flag=True, help="Compile without weights: to be planned and timed, not run.")
 @click.option(
     "--weights",

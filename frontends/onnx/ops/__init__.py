@@ -23,6 +23,7 @@ FAMILIES = (
     "indexing",
     "normalization",
     "host",
+    "random",
     "loss",
     "attention",
 )

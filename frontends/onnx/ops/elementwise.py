@@ -141,14 +141,3 @@ def _where(n: Node) -> Value:
 @converts("Identity")
 def _identity(n: Node) -> Value:
     return n[0]
-
-
-@converts("Dropout")
-def _dropout(n: Node) -> tuple[Value, ...]:
-    """The inference form: the operand, and a mask of nothing but true."""
-    n.ignore("ratio")
-    training, ratio = n.get(2), n.get(1)
-    drops = training is not None and n.one(training, "training_mode") and (ratio is None or n.one(ratio, "ratio") != 0)
-    if drops:
-        raise Refused("it is in training mode, which drops elements at random", "export the model for inference")
-    return (n[0], n.broadcast(n.scalar(True, "i1"), n[0].shape))[: max(1, len(n.outputs))]

@@ -26,11 +26,6 @@ _GROUPS = (
         "do this before the model",
     ),
     (
-        "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli",
-        "random numbers are not supported",
-        "give the random numbers as an input",
-    ),
-    (
         "LSTM GRU RNN",
         "recurrent layers are not supported yet",
         "export the cell unrolled, or one step with its state as input",

@@ -156,3 +156,11 @@ def _rrelu(n: Node) -> tuple[Value, Value]:
     slopes = _affine(n, generator(n).uniform(n, x.type), high - low, low)
     noise = n.op("select", n.op("less_equal", x, 0), slopes, n.scalar(1, x.dtype))
     return n.op("mul", x, noise), noise
+
+
+@converts("multinomial")
+def _multinomial(n: Node) -> Value:
+    """Positions as likely as the numbers there say; those that are zero are not chosen while there are others."""
+    x = n["self"]
+    x = x if x.dtype == "f64" else n.cast(x, "f32")
+    return generator(n).choices(n, n.op("log", x), n.number("num_samples"), bool(n.get("replacement", False)))

@@ -116,6 +116,19 @@ def test_integers_come_as_often_as_they_should(name: str) -> None:
         assert abs(a - p) <= 4 * math.sqrt(p * (1 - p) / 5000)
 
 
+@pytest.mark.parametrize("repeated", [True, False])
+def test_positions_are_as_likely_as_their_weights(repeated: bool) -> None:
+    weights = torch.tensor([0.0, 1.0, 2.0, 5.0, 0.0, 2.0])
+    shape = (3, 2000) if repeated else (3000, 1)
+    found = drawn(lambda w: torch.multinomial(w, shape[1], repeated), weights.expand(shape[0], 6))
+    assert (found.shape, found.dtype) == (shape, torch.int64)
+    for k, p in enumerate((weights / 10).tolist()):
+        share = (found == k).float().mean().item()
+        assert abs(share - p) <= 4 * math.sqrt(p * (1 - p) / found.numel())
+    all_four = drawn(lambda w: torch.multinomial(w, 4), weights)
+    assert sorted(all_four.tolist()) == [1, 2, 3, 5]
+
+
 def test_large_integers_use_every_bit() -> None:
     found = drawn(lambda x: torch.randint(-(2**62), 2**62, (4096,)))
     assert ((found >= -(2**62)) & (found < 2**62)).all()

@@ -1,0 +1,341 @@
+"""Training steps as one program: the losses, parameters and optimizer states that PyTorch gets."""
+
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace import CompileError
+
+torch: Any = pytest.importorskip("torch")
+nn: Any = torch.nn
+cross_entropy: Any = nn.functional.cross_entropy
+Make = Callable[[Any], Any]
+
+
+def perceptron() -> Any:
+    return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
+
+
+def data(rows: int = 6, width: int = 8, classes: int = 3) -> tuple[Any, Any]:
+    return torch.randn(rows, width), torch.randint(0, classes, (rows,))
+
+
+class Eager:
+    """The same steps in PyTorch."""
+
+    def __init__(self, model: Any, make: Make, loss: Any, max_norm: float | None = None) -> None:
+        self.model = copy.deepcopy(model)
+        self.optimizer = make(self.model)
+        self.loss, self.max_norm = loss, max_norm
+
+    def __call__(self, x: Any, *targets: Any) -> float:
+        self.optimizer.zero_grad()
+        loss = self.loss(self.model(x), *targets)
+        loss.backward()
+        if self.max_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.max_norm)
+        self.optimizer.step()
+        return loss.item()
+
+
+def same_state(found: Any, wanted: Any, **tolerance: float) -> None:
+    """Two optimizers keep the same for each parameter."""
+    assert found["state"].keys() == wanted["state"].keys()
+    for index, kept in wanted["state"].items():
+        assert found["state"][index].keys() == kept.keys()
+        for key, x in kept.items():
+            y = found["state"][index][key]
+            torch.testing.assert_close(y, x.to(y.dtype), check_device=False, **tolerance)
+
+
+def follows(
+    model: Any,
+    make: Make,
+    loss: Any = cross_entropy,
+    batches: Sequence[tuple[Any, ...]] | None = None,
+    max_norm: float | None = None,
+    between: Callable[[Any], None] = lambda optimizer: None,
+) -> Any:
+    """Losses, parameters, buffers and optimizer state are PyTorch's, step by step and after `sync`."""
+    batches = batches or [data() for _ in range(4)]
+    eager = Eager(model, make, loss, max_norm)
+    optimizer = make(model)
+    step = headrace.compile_training(
+        model, optimizer, loss, example_inputs=batches[0][:1], example_targets=batches[0][1:], max_norm=max_norm
+    )
+    losses: list[float] = []
+    for batch in batches:
+        losses.append(step(*batch).item())
+        assert losses[-1] == pytest.approx(eager(*batch), abs=1e-5)
+        between(optimizer)
+        between(eager.optimizer)
+    step.sync()
+    for (name, x), y in zip(model.state_dict().items(), eager.model.state_dict().values(), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+    same_state(optimizer.state_dict(), eager.optimizer.state_dict(), rtol=1e-3, atol=1e-5)
+    return step
+
+
+OPTIMIZERS: dict[str, Make] = {
+    "SGD": lambda m: torch.optim.SGD(m.parameters(), lr=0.1),
+    "SGD momentum": lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3),
+    "SGD nesterov": lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, nesterov=True),
+    "Adam": lambda m: torch.optim.Adam(m.parameters(), lr=1e-3),
+    "AdamW": lambda m: torch.optim.AdamW(m.parameters(), lr=1e-3),
+    "AdamW amsgrad": lambda m: torch.optim.AdamW(m.parameters(), lr=1e-3, amsgrad=True),
+    "RMSprop": lambda m: torch.optim.RMSprop(m.parameters(), lr=1e-3, momentum=0.5),
+    "Adagrad": lambda m: torch.optim.Adagrad(m.parameters()),
+    "NAdam": lambda m: torch.optim.NAdam(m.parameters()),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_step_as_in_pytorch(name: str) -> None:
+    torch.manual_seed(0)
+    follows(perceptron(), OPTIMIZERS[name])
+
+
+def test_groups_and_schedules_set_learning_rates() -> None:
+    torch.manual_seed(1)
+
+    def make(model: Any) -> Any:
+        groups = [
+            {"params": model[0].parameters(), "lr": 0.2},
+            {"params": [model[2].weight], "lr": 0.05, "weight_decay": 0.1},
+        ]  # model[2].bias is not trained
+        return torch.optim.AdamW(groups, betas=(0.8, 0.9))
+
+    def halve(optimizer: Any) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] *= 0.5
+
+    model = perceptron()
+    bias = model[2].bias.detach().clone()
+    follows(model, make, between=halve)
+    assert torch.equal(model[2].bias, bias)
+
+
+def test_gradients_are_clipped() -> None:
+    torch.manual_seed(2)
+    follows(perceptron(), OPTIMIZERS["SGD momentum"], max_norm=0.05)
+
+
+class Convolutional(nn.Module):
+    """Batch norm in training, whose statistics change, and a pool."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 3, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(3)
+        self.down = nn.Conv2d(3, 4, 3, stride=2)
+        self.head = nn.Linear(4 * 3 * 3, 3)
+
+    def forward(self, x: Any) -> Any:
+        x = nn.functional.max_pool2d(nn.functional.relu(self.norm(self.conv(x))), 2)
+        return self.head(nn.functional.gelu(self.down(x)).flatten(1))
+
+
+def test_buffers_that_change_are_states() -> None:
+    torch.manual_seed(3)
+    batches = [(torch.randn(4, 1, 14, 14), torch.randint(0, 3, (4,))) for _ in range(3)]
+    model = Convolutional().train()
+    step = follows(model, OPTIMIZERS["SGD momentum"], batches=batches)
+    assert model.norm.num_batches_tracked == 3
+    assert {"conv.weight", "norm.running_var", "conv.weight.momentum_buffer"} <= set(step.state())
+
+
+class Tied(nn.Module):
+    """One matrix embeds and scores; attention between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.norm = nn.LayerNorm(8)
+        self.scores = nn.Linear(8, 11, bias=False)
+        self.scores.weight = self.embedding.weight
+
+    def forward(self, ids: Any) -> Any:
+        x = self.embedding(ids)
+        return self.scores(self.norm(x + self.attention(x, x, x, need_weights=False)[0])).transpose(1, 2)
+
+
+def test_tied_weights_get_the_sum_of_their_gradients() -> None:
+    torch.manual_seed(4)
+    batches = [(torch.randint(0, 11, (2, 5)), torch.randint(0, 11, (2, 5))) for _ in range(3)]
+    follows(Tied().train(), OPTIMIZERS["SGD momentum"], batches=batches)
+
+
+def test_the_step_goes_on_from_where_model_and_optimizer_are() -> None:
+    torch.manual_seed(5)
+    model, batch = perceptron(), data()
+    eager = Eager(model, OPTIMIZERS["Adam"], cross_entropy)
+    wanted = [eager(*batch) for _ in range(6)]
+    first = Eager(model, OPTIMIZERS["Adam"], cross_entropy)
+    found = [first(*batch) for _ in range(2)]
+    for _ in range(2):  # a step compiled anew, or set to what model and optimizer hold
+        step = headrace.compile_training(
+            first.model, first.optimizer, cross_entropy, example_inputs=batch[:1], example_targets=batch[1:]
+        )
+        found += [step(*batch).item() for _ in range(2)]
+        step.sync()
+    assert found == pytest.approx(wanted, abs=1e-5)
+    step(*batch)
+    step.reset()
+    assert step(*batch).item() == pytest.approx(eager(*batch), abs=1e-5)
+
+
+def test_the_loss_function_may_give_more() -> None:
+    torch.manual_seed(6)
+    model, (x, y) = perceptron(), data()
+    wanted = model(x)
+
+    def loss(scores: Any, target: Any) -> Any:
+        return cross_entropy(scores, target), scores, (scores.argmax(-1) == target).sum()
+
+    step = headrace.compile_training(model, OPTIMIZERS["SGD"](model), loss, example_inputs=(x,), example_targets=(y,))
+    _, scores, right = step(x, y)
+    torch.testing.assert_close(scores, wanted.detach(), rtol=1e-4, atol=1e-5)
+    assert right == (wanted.argmax(-1) == y).sum()
+
+
+def test_a_model_may_give_its_loss_itself() -> None:
+    class WithLoss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = perceptron()
+
+        def forward(self, x: Any, labels: Any = None) -> Any:
+            return cross_entropy(self.net(x), labels)
+
+    torch.manual_seed(7)
+    model, (x, y) = WithLoss(), data()
+    wanted = Eager(model.net, OPTIMIZERS["Adam"], cross_entropy)
+    step = headrace.compile_training(
+        model, OPTIMIZERS["Adam"](model), example_inputs=(x,), example_kwargs={"labels": y}
+    )
+    for _ in range(3):
+        assert step(x, labels=y).item() == pytest.approx(wanted(x, y), abs=1e-5)
+
+
+def test_ops_know_module_and_parameter() -> None:
+    model, (x, y) = perceptron(), data()
+    step = headrace.compile_training(
+        model, OPTIMIZERS["Adam"](model), cross_entropy, example_inputs=(x,), example_targets=(y,)
+    )
+    step(x, y)
+    text = str(step.profile())
+    assert "optimizer/2.weight" in text or "optimizer/0.weight" in text
+
+
+def refusal(*args: Any, **kwargs: Any) -> str:
+    with pytest.raises(CompileError) as caught:
+        headrace.compile_training(*args, **kwargs)
+    return str(caught.value)
+
+
+def test_mistakes_are_explained() -> None:
+    model, (x, y) = perceptron(), data()
+    sgd = OPTIMIZERS["SGD"](model)
+    examples = {"example_inputs": (x,), "example_targets": (y,)}
+    assert "a Sequential and a str" in refusal(model, "sgd", cross_entropy, **examples)
+    other = OPTIMIZERS["SGD"](perceptron())
+    assert "4 parameters that the model has not" in refusal(model, other, cross_entropy, **examples)
+    assert "loss is no single number but (6, 3)" in refusal(model, sgd, None, example_inputs=(x,))
+    assert "needs example inputs: input" in refusal(model, sgd, cross_entropy)
+    lbfgs = torch.optim.LBFGS(model.parameters())
+    assert "as often as it likes" in refusal(model, lbfgs, cross_entropy, **examples)
+    damped = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, dampening=0.5)
+    assert "take one step in PyTorch before" in refusal(model, damped, cross_entropy, **examples)
+    frozen = perceptron().requires_grad_(False)
+    assert "nothing to train" in refusal(frozen, OPTIMIZERS["SGD"](frozen), cross_entropy, **examples)
+    step = headrace.compile_training(model, sgd, cross_entropy, **examples)
+    with pytest.raises(CompileError, match="compiled for 2 values and is given 1"):
+        step(x)
+    with pytest.raises(CompileError, match="shape"):
+        step(x[:3], y[:3])
+
+
+# On digits
+
+
+def digits() -> tuple[Any, Any]:
+    """Real images of digits, 28 by 28, and what they show."""
+    load: Any = pytest.importorskip("sklearn.datasets", reason="needs scikit-learn, which ships digits").load_digits
+    images, labels = load(return_X_y=True)
+    small = torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+    return nn.functional.interpolate(small, size=(28, 28), mode="bilinear").flatten(1), torch.tensor(labels)
+
+
+def classifier(dropout: float) -> Any:
+    return nn.Sequential(
+        nn.Linear(784, 512),
+        nn.GELU(),
+        nn.Dropout(dropout),
+        nn.Linear(512, 256),
+        nn.GELU(),
+        nn.Dropout(dropout),
+        nn.Linear(256, 10),
+    ).train()
+
+
+LEARNERS: dict[str, Make] = {
+    "Adam": lambda m: torch.optim.Adam(m.parameters(), lr=3e-4),
+    "AdamW": lambda m: torch.optim.AdamW(m.parameters(), lr=3e-4),
+    "SGD": lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9),
+}
+
+
+def learn(name: str, dropout: float, steps: int) -> tuple[list[tuple[float, float]], tuple[float, float]]:
+    """Losses of ours and of PyTorch's step by step, and the accuracy of both on images that neither was shown."""
+    torch.manual_seed(8)
+    images, labels = digits()
+    order = torch.randperm(len(images))
+    shown, held = order[:1500], order[1500:]
+    model = classifier(dropout)
+    eager = Eager(model, LEARNERS[name], cross_entropy)
+    step = None
+    optimizer = LEARNERS[name](model)
+    losses: list[tuple[float, float]] = []
+    for _ in range(steps):
+        batch = shown[torch.randint(0, len(shown), (256,))]
+        x, y = images[batch], labels[batch]
+        step = step or headrace.compile_training(
+            model, optimizer, cross_entropy, example_inputs=(x,), example_targets=(y,)
+        )
+        losses.append((step(x, y).item(), eager(x, y)))
+    assert step is not None
+    step.sync()
+    accuracies: list[float] = []
+    for one in (model, eager.model):
+        with torch.no_grad():
+            accuracies.append((one.eval()(images[held]).argmax(-1) == labels[held]).float().mean().item())
+    return losses, (accuracies[0], accuracies[1])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_hundred_steps_on_digits_follow_pytorch(name: str) -> None:
+    losses, (ours, theirs) = learn(name, 0.0, 100)
+    assert losses[0][0] > 2 > 1 > losses[-1][0]
+    assert max(abs(a - b) for a, b in losses) < 1e-3
+    assert abs(ours - theirs) <= 0.01
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_hundred_steps_with_dropout_learn_as_well(name: str) -> None:
+    losses, (ours, theirs) = learn(name, 0.3, 100)
+    assert losses[-1][0] < 1 and theirs > 0.8
+    assert abs(ours - theirs) <= 0.01
+
+
+def test_some_steps_on_digits() -> None:
+    losses, _ = learn("Adam", 0.0, 6)
+    assert losses[0][0] - losses[-1][0] > 0.1
+    assert max(abs(a - b) for a, b in losses) < 1e-4
