@@ -626,14 +626,23 @@ def solve_routing(problem: RoutingProblem, reroutes: int | None = None, *, allow
     state = _State(problem)
     budget = DEFAULT_REROUTES if reroutes is None else reroutes
     busiest = float(state.load.max(initial=0.0))
+    ordered = state.snapshot() if state.over().any() else None
     words: Cut | None = None
-    if allow_overload and state.over().any():  # no routing gets below the worst cut
-        words = worst_cut(problem)
-        state.limit = max(problem.capacity, words.per_link if words is not None else 0.0)
+    if ordered is not None and allow_overload:
+        cut = worst_cut(problem, kinds=(_switch_cuts,))
+        if cut is not None and cut.per_link > problem.capacity:  # some link is overloaded in every routing
+            words = worst_cut(problem)
+            state.limit = words.per_link if words is not None else state.limit
     tried = _negotiate(state, min(budget, EASY))
-    if state.over().any():
+    if ordered is not None and state.over().any():
         words, names = words or worst_cut(problem), worst_cut(problem, identifiers=True)
         _refuse_cuts(problem, None if allow_overload else words, names)
+        if allow_overload:  # no routing gets below the worst cut
+            state.limit = max(problem.capacity, words.per_link if words is not None else 0.0)
+            easy = state.snapshot()
+            state.restore(ordered)
+            if easy.excess < state.excess():
+                state.restore(easy)
         tried += _negotiate(state, budget - tried)
         if allow_overload:
             _straighten(state)
@@ -677,17 +686,17 @@ class Cut:
         return self.demand / self.links
 
 
-def worst_cut(problem: RoutingProblem, *, identifiers: bool = False) -> Cut | None:
+def worst_cut(problem: RoutingProblem, *, identifiers: bool = False, kinds: Sequence[Kind] | None = None) -> Cut | None:
     """The cut whose links have most to carry, of words or of nets that take an identifier whatever their way: straight
     ones over the whole mesh, around single switches and rectangles of switches, all links together, and the first link
     of each net. None when nothing is to be carried.
 
-    Its `per_link` is a bound for every routing: no busiest link has less.
+    Its `per_link` is a bound for every routing: no busiest link has less. `kinds`: of these only.
     """
     weight = problem.branching.astype(np.float64) if identifiers else problem.nets[2]
     worst: tuple[float, float, int, str, npt.NDArray[np.bool_]] | None = None
     ends = _Ends(problem)
-    kinds = (_straight_cuts, _switch_cuts, _box_cuts, _all_links, _single_nets)
+    kinds = kinds or (_straight_cuts, _switch_cuts, _box_cuts, _all_links, _single_nets)
     for demand, links, crossing in (cut for kind in kinds for cut in kind(ends, weight)):
         rate = np.divide(demand, links, out=np.zeros(demand.shape), where=links > 0)
         at = int(rate.argmax()) if rate.size else 0
@@ -700,6 +709,7 @@ def worst_cut(problem: RoutingProblem, *, identifiers: bool = False) -> Cut | No
 Crossing = Callable[[int], tuple[str, npt.NDArray[np.bool_]]]
 """For the number of a cut: where it is in words, and which nets cross it."""
 Cuts = Iterator[tuple[Floats, Ints, Crossing]]
+Kind = Callable[["_Ends", Floats], Cuts]
 
 
 class _Ends:

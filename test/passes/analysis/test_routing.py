@@ -206,6 +206,16 @@ def test_overload_may_be_allowed_and_is_then_kept_small():
         check_routing(problem(*flows), routing)
 
 
+def test_a_switch_that_many_words_enter_is_loaded_evenly():
+    rng = np.random.default_rng(0)
+    sites: list[int] = rng.choice(20 * 20, 18, replace=False).tolist()
+    flows = [flow((s % 20, s // 20, 11, 9), name=f"f{s}", bandwidth=b) for s in sites for b in (1.0, 0.45)]
+    crowded = problem(*flows, mesh=(20, 20), capacity=2.0)
+    cut = worst_cut(crowded)
+    assert cut is not None and cut.per_link > 6
+    assert solve_routing(crowded, allow_overload=True).max_load < cut.per_link + 0.25
+
+
 def test_one_channel_is_enough_for_dimension_order():
     routing = solve_routing(problem(flow((0, 0, 2, 2)), flow((3, 3, 0, 1)), virtual_channels=1))
     assert set(routing.channel.tolist()) == {0}
