@@ -32,6 +32,7 @@ from headrace.frontends.building import Builder, Refused, TensorRef, Value, loca
 from headrace.frontends.random import Generator
 from headrace.frontends.torch import ops
 from headrace.frontends.torch.dims import bound
+from headrace.frontends.torch.experts import unsort
 from headrace.frontends.torch.lines import is_own
 from headrace.frontends.torch.node import Node, dtype_name, type_of
 from headrace.frontends.torch.program import lowered
@@ -152,6 +153,7 @@ class _Importer:
         weights: Mapping[str, Any] | None = None,
     ) -> None:
         self.program = program
+        unsort(program.graph)
         self.weights = weights or {}
         self.name = name
         self.shape_only = shape_only

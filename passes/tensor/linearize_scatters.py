@@ -102,16 +102,34 @@ def _wide(e: Emit, index: SSAValue, rows: int) -> SSAValue:
     return index if 2 * rows <= highest(tt(index).dtype) else e.cast(index, to="i64")
 
 
+def _columns(indices: SSAValue, e: Emit, rows: int) -> list[SSAValue]:
+    """The indices into each dim: as they were before they were put side by side, so that those that are constants stay
+    that."""
+    depth = tt(indices).shape[-1]
+    value = indices
+    while (op := _graph.made_by(value, "tensor.reshape")) is not None and tt(op.operands[0]).shape[-1:] == (depth,):
+        value = op.operands[0]
+    op = _graph.made_by(value, "tensor.concat")
+    rank = len(tt(value).shape)
+    if (
+        op is not None
+        and attributes_of(op)["axis"] % rank == rank - 1
+        and all(tt(x).shape[-1] == 1 for x in op.operands)
+    ):
+        return [_wide(e, x, rows) for x in op.operands]
+    count = tt(indices).elements // depth
+    flat = e.reshape(_wide(e, indices, rows), shape=(count, depth))
+    return [e.slice(flat, starts=(0, j), stops=(count, j + 1), steps=(1, 1)) for j in range(depth)]
+
+
 def _tuples(op: Operation, e: Emit) -> SSAValue:
     shape, (*lead, depth) = tt(op.operands[0]).shape, tt(op.operands[1]).shape
     count = prod(lead)
     rows = prod(shape[:depth])
-    indices = e.reshape(_wide(e, op.operands[1], rows), shape=(count, depth))
     if depth == 1:  # the scatter itself counts from the end, and knows what is out of range
-        return _write(e, op, indices, rows, shape[1:])
+        return _write(e, op, _wide(e, op.operands[1], rows), rows, shape[1:])
     row: SSAValue | None = None
-    for j in range(depth):
-        one = e.slice(indices, starts=(0, j), stops=(count, j + 1), steps=(1, 1))
+    for j, one in enumerate(_columns(op.operands[1], e, rows)):
         term = _term(e, e.reshape(one, shape=(count,)), shape[j], prod(shape[j + 1 : depth]), rows)
         row = term if row is None else e.add(row, term)
     assert row is not None, "verified: an index tuple has at least one index"

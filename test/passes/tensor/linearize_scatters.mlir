@@ -56,3 +56,22 @@ func.func @one(%c: tensor<64xf32>, %i: tensor<3xi32>, %u: tensor<3xf32>) -> tens
   %0 = tensor.scatter_elements %c, %i, %u {axis = 0 : i64} : tensor<64xf32>, tensor<3xi32>, tensor<3xf32> -> tensor<64xf32>
   func.return %0 : tensor<64xf32>
 }
+
+// -----
+
+// Indices that were put side by side are taken as they were: those into a dim that is known stay constants.
+
+// CHECK-LABEL: @beside
+// CHECK-NOT: tensor.slice
+// CHECK: tensor.reshape %[[HEAD:[0-9]+]] {shape = array<i64: 2>}
+// CHECK-NOT: tensor.slice
+// CHECK: tensor.reshape %at {shape = array<i64: 2>}
+// CHECK-NOT: tensor.slice
+// CHECK: tensor.scatter_nd
+func.func @beside(%c: tensor<2x8x4xf32>, %at: tensor<1x2x1xi64>, %u: tensor<2x4xf32>) -> tensor<2x8x4xf32> {
+  %0 = tensor.constant dense<[[[0], [1]]]> : tensor<1x2x1xi64>
+  %1 = tensor.concat %0, %at {axis = 2 : i64} : tensor<1x2x1xi64>, tensor<1x2x1xi64> -> tensor<1x2x2xi64>
+  %2 = tensor.reshape %1 {shape = array<i64: 2, 2>} : tensor<1x2x2xi64> -> tensor<2x2xi64>
+  %3 = tensor.scatter_nd %c, %2, %u : tensor<2x8x4xf32>, tensor<2x2xi64>, tensor<2x4xf32> -> tensor<2x8x4xf32>
+  func.return %3 : tensor<2x8x4xf32>
+}
