@@ -10,12 +10,27 @@ from headrace.frontends.building import Refused, Value
 from headrace.frontends.torch.node import Node
 from headrace.frontends.torch.ops import converts
 from headrace.frontends.torch.ops.elementwise import floor_divide
+from headrace.frontends.torch.ops.reduction import norm
 
 
 @converts("embedding")
 def _embedding(n: Node) -> Value:
     """Rows of a table. `padding_idx` and the rest say what becomes of gradients."""
     return n.op("gather", n["weight"], n["indices"], axis=0)
+
+
+@converts("embedding_renorm")
+def _embedding_renorm(n: Node) -> Value:
+    """Rows that are looked up and longer than the most are shortened to it."""
+    table, index, most = n["self"], n["indices"], float(n.number("max_norm"))
+    if not index.type.elements or not n.type.elements:
+        return table
+    size = norm(n, table, float(n.number("norm_type")), lambda n, name, x: n.op(name, x, axes=(1,), keepdims=True))
+    rows = n.reshape(n.cast(index, "i64"), (index.type.elements, 1))
+    seen = n.op("scatter_nd", n.filled(False, TT(size.shape, "i1")), rows, n.filled(True, TT(rows.shape, "i1")))
+    factor = n.op("div", n.scalar(most, size.dtype), n.op("add", size, 1e-7))
+    long = n.op("and", seen, n.op("greater", size, n.scalar(most, size.dtype)))
+    return n.op("select", long, n.op("mul", table, factor), table)
 
 
 @converts("_embedding_bag", "_embedding_bag_forward_only")
@@ -345,15 +360,39 @@ def _grouped_mm(n: Node) -> Value:
     """
     x, weight = n["input"], n["weight"]
     rows, (groups, depth, width) = x.shape[0], weight.shape
-    ends = n.reshape(n.cast(n["offs"], "i64"), (1, groups))
-    at = n.op("iota", shape=(rows, 1), dtype="i64", axis=0)
-    group = n.op("reduce_sum", n.cast(n.op("less_equal", ends, at), "i64"), axes=(1,), keepdims=False)
+    group = _group(n, rows, groups)
     if rows <= groups:
         own = n.op("gather", weight, n.op("min", group, n.scalar(groups - 1, "i64")), axis=0)
         y = n.reshape(n.op("matmul", n.reshape(x, (rows, 1, depth)), own), (rows, width))
         inside = n.op("less", n.reshape(group, (rows, 1)), n.scalar(groups, "i64"))
         return n.op("select", inside, y, n.scalar(0, x.dtype))
+    spread = _spread(n, x, group, groups)
+    return n.op("matmul", spread, n.reshape(weight, (groups * depth, width)))
+
+
+def _group(n: Node, rows: int, groups: int) -> Value:
+    """The group of each row: how many groups end at or before it."""
+    ends = n.reshape(n.cast(n["offs"], "i64"), (1, groups))
+    at = n.op("iota", shape=(rows, 1), dtype="i64", axis=0)
+    return n.op("reduce_sum", n.cast(n.op("less_equal", ends, at), "i64"), axes=(1,), keepdims=False)
+
+
+def _spread(n: Node, x: Value, group: Value, groups: int) -> Value:
+    """Rows as long as all groups together, zero but for the part of their own."""
+    rows, depth = x.shape
     numbers = n.op("iota", shape=(1, groups, 1), dtype="i64", axis=1)
     mine = n.op("equal", n.reshape(group, (rows, 1, 1)), numbers)
     spread = n.op("select", mine, n.reshape(x, (rows, 1, depth)), n.scalar(0, x.dtype))
-    return n.op("matmul", n.reshape(spread, (rows, groups * depth)), n.reshape(weight, (groups * depth, width)))
+    return n.reshape(spread, (rows, groups * depth))
+
+
+@converts("transformers.grouped_mm_fallback_backward.default")
+def _grouped_mm_backward(n: Node) -> tuple[Value, Value]:
+    """Gradients of rows and of matrices: those of a matrix are sums over the rows of its group."""
+    x, weight, gradient = n["input"], n["weight"], n["grad_output"]
+    rows, (groups, depth, width) = x.shape[0], weight.shape
+    group = _group(n, rows, groups)
+    back = n.reshape(n.transpose(weight, (0, 2, 1)), (groups * width, depth))
+    of_rows = n.op("matmul", _spread(n, gradient, group, groups), back)
+    of_matrices = n.op("matmul", n.transpose(_spread(n, x, group, groups), (1, 0)), gradient)
+    return of_rows, n.reshape(of_matrices, weight.shape)

@@ -1,4 +1,4 @@
-"""Pools, and the gradients of pools, pads and resampling."""
+"""Pools, sampling at points, and the gradients of pools, pads and resampling."""
 
 from __future__ import annotations
 
@@ -66,15 +66,20 @@ class _Windows:
         """How many elements each window has, with those of its padding or without."""
         import numpy as np
 
-        found = np.ones((1,) * len(size), np.float32)
+        found = np.ones((1,) * len(size))
         for axis, (length, count) in enumerate(zip(size, out, strict=True)):
             first = np.arange(count) * self.strides[axis] - self.pads[axis]
             last = np.minimum(first + self.kernel[axis], length + self.pads[axis])
             if not pads:
                 first, last = np.maximum(first, 0), np.minimum(last, length)
             shape = [count if a == axis else 1 for a in range(len(size))]
-            found = found * (last - first).reshape(shape).astype(np.float32)
+            found = found * (last - first).reshape(shape)
         return found
+
+
+def _known(n: Node, numbers: Array, dtype: str) -> Value:
+    """Numbers that are known here, rounded once to a float type or twice to a narrow one."""
+    return n.cast(n.constant(numbers.astype("float64" if dtype == "f64" else "float32")), dtype)
 
 
 def _batched(n: Node, x: Value, rank: int) -> Value:
@@ -131,10 +136,7 @@ def _avg_pool(n: Node) -> Value:
     include = divisor is not None or bool(n.get("count_include_pad", True))
     y = n.op("avg_pool", x, **windows.attributes(), count_include_pad=include)
     if divisor is not None:
-        import numpy as np
-
-        counts = windows.counts(x.shape[2:], y.shape[2:]) / np.float32(divisor)
-        y = n.op("mul", y, n.cast(n.constant(counts), y.dtype))
+        y = n.op("mul", y, _known(n, windows.counts(x.shape[2:], y.shape[2:]) / divisor, y.dtype))
     return n.done(y)
 
 
@@ -216,11 +218,8 @@ def _avg_pool_backward(n: Node) -> Value:
     else:
         shares = np.full((1,) * rank, 1 / divisor)
     shares = shares.reshape(-1)[0] if (shares == shares.reshape(-1)[0]).all() else shares
-    share = n.op(
-        "mul",
-        n.reshape(dy, (prod(x.shape[:-rank]), 1, *out)),
-        n.cast(n.constant(np.asarray(shares, np.float32)), dy.dtype),
-    )
+    rows = n.reshape(dy, (prod(x.shape[:-rank]), 1, *out))
+    share = n.op("mul", rows, _known(n, np.asarray(shares), dy.dtype))
     kernel, strides, pads = windows.kernel, windows.strides, windows.pads
     spare = [
         length + 2 * pad - k - (count - 1) * stride
@@ -243,9 +242,9 @@ def _along(n: Node, x: Value, axis: int, matrix: Array) -> Value:
     old, shape = x.shape[axis], (*x.shape[:axis], len(matrix), *x.shape[axis + 1 :])
     before, after = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
     if after == 1:
-        weights = n.cast(n.constant(matrix.T.astype("float32")), x.dtype)
+        weights = _known(n, matrix.T, x.dtype)
         return n.reshape(n.op("matmul", n.reshape(x, (before, old)), weights), shape)
-    weights = n.cast(n.constant(matrix.astype("float32")), x.dtype)
+    weights = _known(n, matrix, x.dtype)
     return n.reshape(n.op("matmul", weights, n.reshape(x, (before, old, after))), shape)
 
 
@@ -351,3 +350,79 @@ def _folded(n: Node, y: Value, axis: int, lo: int, hi: int) -> Value:
     parts[0] = n.op("reduce_sum", parts[0], axes=(axis,), keepdims=True) if lo else parts[0]
     parts[-1] = n.op("reduce_sum", parts[-1], axes=(axis,), keepdims=True) if hi else parts[-1]
     return n.op("concat", *parts, axis=axis) if lo or hi else y
+
+
+# Resampling at points
+
+
+@converts("grid_sampler_3d")
+def _grid_sampler(n: Node) -> Value:
+    """The elements around each point, weighed by how near they are, or the nearest; none outside."""
+    x, grid = n["input"], n["grid"]
+    if not n.type.elements:
+        return n.filled(0, n.type)
+    nearest = n.number("interpolation_mode") == 1
+    batch, channels, *size = x.shape
+    points = prod(grid.shape[1:-1])
+    corners: list[tuple[Value, Value]] = []  # of each corner around a point the element in its plane, and its weight
+    for axis, length in enumerate(size):
+        at = n.slice(grid, grid.rank - 1, len(size) - 1 - axis, len(size) - axis)
+        at = _position(
+            n, n.reshape(at, (batch, points)), length, n.number("padding_mode"), bool(n.get("align_corners"))
+        )
+        taps = _taps(n, at, length, nearest)
+        if not corners:
+            corners = taps
+            continue
+        rows = [(n.op("mul", element, length), weight) for element, weight in corners]
+        corners = [
+            (n.op("add", row, element), n.op("mul", weight, share)) for row, weight in rows for element, share in taps
+        ]
+    plane = n.reshape(x, (batch, channels, prod(size)))
+    total: Value | None = None
+    for element, weight in corners:
+        spread = n.broadcast(n.reshape(element, (batch, 1, points)), (batch, channels, points))
+        part = n.op("gather_elements", plane, spread, axis=2)
+        part = n.op("mul", part, n.reshape(weight, (batch, 1, points)))
+        total = part if total is None else n.op("add", total, part)
+    assert total is not None
+    return n.reshape(total, n.type.shape)
+
+
+def _taps(n: Node, at: Value, length: int, nearest: bool) -> list[tuple[Value, Value]]:
+    """The elements of a dim of `length` around positions, by number, with their weights: none for those outside."""
+    one = n.scalar(1, at.dtype)
+    if nearest:
+        given = [(n.op("round", at), one)]
+    else:
+        first = n.op("floor", at)
+        ahead = n.op("sub", at, first)
+        given = [(first, n.op("sub", one, ahead)), (n.op("add", first, one), ahead)]
+    found: list[tuple[Value, Value]] = []
+    zero, top = n.scalar(0, at.dtype), n.scalar(length - 1, at.dtype)
+    for element, weight in given:
+        inside = n.op("and", n.op("greater_equal", element, zero), n.op("less_equal", element, top))
+        kept = n.cast(n.op("select", inside, element, zero), "i64")
+        found.append((kept, n.op("select", inside, weight, zero)))
+    return found
+
+
+def _position(n: Node, at: Value, length: int, padding: int, corners: bool) -> Value:
+    """A coordinate from -1 to 1 as a position in a dim of `length`; outside it is left (0), taken to the border (1) or
+    reflected (2)."""
+    ones = n.op("add", at, 1.0)
+    if corners:
+        at = n.op("mul", ones, (length - 1) / 2)
+    else:
+        at = n.op("mul", n.op("sub", n.op("mul", ones, float(length)), 1.0), 0.5)
+    if padding == 2:
+        low, span = (0.0, length - 1.0) if corners else (-0.5, float(length))
+        if not span:
+            return n.op("mul", at, 0.0)
+        apart = n.op("abs", n.op("sub", at, low))
+        turned = n.op("mod", apart, n.scalar(2 * span, at.dtype))
+        back = n.op("sub", n.scalar(2 * span, at.dtype), turned)
+        at = n.op("add", n.op("min", turned, back), low)
+    if padding:
+        at = n.op("min", n.op("max", at, 0.0), n.scalar(length - 1, at.dtype))
+    return at

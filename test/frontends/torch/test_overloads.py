@@ -2,6 +2,7 @@
 
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 
+import math
 from typing import Any
 
 import pytest
@@ -111,3 +112,13 @@ def test_bags() -> None:
     functions["bags and sizes"] = lambda w, i, o: aten._embedding_bag(w, i, o, False, 1)[1:3]
     inputs = torch.randn(8, 3), torch.tensor([1, 2, 3, 7, 2]), torch.tensor([0, 2, 2])
     check(functions, *inputs, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_bounded_length() -> None:
+    torch.manual_seed(0)
+    functions: dict[str, Any] = {
+        f"{most} {order}": lambda w, i, m=most, p=order: F.embedding(i, w.clone(), max_norm=m, norm_type=p)
+        for most in (0.5, 3.0)
+        for order in (1.0, 2.0, math.inf)
+    }
+    check(functions, torch.randn(6, 3), torch.tensor([[1, 2], [2, 5]]), rtol=1e-4, atol=1e-5)

@@ -95,6 +95,22 @@ def test_resampling() -> None:
     )
 
 
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_sampling_of_solids_at_points(padding: str) -> None:
+    torch.manual_seed(0)
+    check(
+        {
+            f"{mode} {corners}": lambda x, at, m=mode, c=corners: F.grid_sample(x, at, m, padding, align_corners=c)
+            for mode in ("bilinear", "nearest")
+            for corners in (False, True)
+        },
+        torch.randn(2, 3, 4, 3, 5),
+        3 * torch.rand(2, 2, 3, 4, 3) - 1.5,
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
 @pytest.mark.parametrize(
     ("x", "w", "strides", "pads", "dilations", "extra", "groups"),
     [
