@@ -34,7 +34,7 @@ from headrace.frontends.torch import ops
 from headrace.frontends.torch.dims import bound
 from headrace.frontends.torch.experts import unsort
 from headrace.frontends.torch.lines import is_own
-from headrace.frontends.torch.node import Node, dtype_name, type_of
+from headrace.frontends.torch.node import Complex, Node, dtype_name, type_of
 from headrace.frontends.torch.program import lowered
 from headrace.frontends.torch.weights import matched, read
 
@@ -302,13 +302,19 @@ class _Importer:
             fakes = {key: x.meta["val"] for key, x in named.items() if hasattr(x, "meta") and "val" in x.meta}
             used = frozenset(user.args[1] for user in node.users if _kind(user.target) == "getitem" and user.users)
             at = Node(self.builder, kind, node.name, location, arguments, node.meta.get("val"), fakes, used)
-            convert = ops.conversion(kind)
+            convert = ops.conversion(kind, complex=at.takes_complex)
+            if convert is None and at.takes_complex:
+                raise Refused(
+                    "no conversion for this op on complex numbers",
+                    "compute with their parts: torch.view_as_real(x)",
+                    code="unknown-element-type",
+                )
             if convert is None:
                 raise Refused("no conversion for this op", "write it with ops that the support table lists")
             found = convert(at)
             made = at.made
-            results = (found,) if isinstance(found, Value) else tuple(found)
-            _check(results, at.results)
+            results = (found,) if isinstance(found, Value | Complex) else tuple(found)
+            _check(results, at)
         except (Refused, ShapeError) as error:
             refused = error if isinstance(error, Refused) else Refused(str(error), code="bad-shape")
             self.coverage.add(kind, node.name, "refused", refused.why, types)
@@ -349,7 +355,15 @@ class _Importer:
         changed: dict[str, str] = {}
         seen: dict[str, int] = {}
 
-        def give(value: Value, name: str) -> str:
+        def give(value: Value | Complex, name: str) -> str:
+            if isinstance(value, Complex):
+                raise CompileError(
+                    "unknown-element-type",
+                    f"result '{name}' is of complex numbers",
+                    why="no element type of Headrace is complex",
+                    fix="return its parts: torch.view_as_real(x)",
+                    location=named_text(value.real.location),
+                )
             while name in seen or any(port.name == name for port in self.inputs):
                 seen[name] = seen.get(name, 0) + 1
                 name = f"{name}.{seen[name]}"
@@ -449,10 +463,13 @@ class _GraphImporter(_Importer):
         return self.given.spec, None
 
 
-def _check(results: Sequence[Value | None], types: Sequence[TT | None]) -> None:
+def _check(results: Sequence[Value | Complex | None], at: Node) -> None:
     """Results have the types that PyTorch gives them: a conversion that is wrong about that is not to be trusted."""
-    for result, type in zip(results, types, strict=False):
-        if result is not None and type is not None and result.type != type:
+    for result, type, is_complex in zip(results, at.results, at.is_complex, strict=False):
+        if result is None or type is None:
+            continue
+        parts = (result.real, result.imaginary) if isinstance(result, Complex) else (result,)
+        if any(part.type != type for part in parts) or is_complex != isinstance(result, Complex):
             raise Refused(f"its result would be {result.type}, not {type}", code="bad-shape")
 
 

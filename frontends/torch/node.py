@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.dialects.support import dtypes
@@ -28,12 +30,39 @@ DTYPES = {
     "uint64": "ui64",
     "bool": "i1",
 }
+COMPLEX = {"complex64": "f32", "complex128": "f64"}
+"""Element types of the parts of complex numbers."""
 REQUIRED: Any = object()
 
 
-def dtype_name(dtype: torch.dtype) -> str:
-    """The element type of a torch dtype; refused when Headrace has none."""
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """A tensor of complex numbers within a program: its real and its imaginary part. No element type is complex."""
+
+    real: Value
+    imaginary: Value
+
+    @property
+    def type(self) -> TT:
+        """The type of each part."""
+        return self.real.type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of each part."""
+        return self.real.shape
+
+    @property
+    def rank(self) -> int:
+        """Number of dims."""
+        return self.real.rank
+
+
+def dtype_name(dtype: torch.dtype, *, parts: bool = False) -> str:
+    """The element type of a torch dtype, or of the parts of its complex numbers; refused when Headrace has none."""
     name = str(dtype).removeprefix("torch.")
+    if parts and name in COMPLEX:
+        return COMPLEX[name]
     if name not in DTYPES:
         raise Refused(
             f"element type {name} is not supported",
@@ -45,8 +74,9 @@ def dtype_name(dtype: torch.dtype) -> str:
     return DTYPES[name]
 
 
-def type_of(fake: Any) -> TT:
-    """The static type of a (fake) tensor; refused when a dim is not known."""
+def type_of(fake: Any, *, parts: bool = False) -> TT:
+    """The static type of a (fake) tensor, or of the parts of one of complex numbers; refused when a dim is not
+    known."""
     shape: list[int] = []
     for size in fake.shape:
         if not isinstance(size, int):
@@ -62,13 +92,19 @@ def type_of(fake: Any) -> TT:
                 code="dynamic-shape",
             )
         shape.append(size)
-    return TT(tuple(shape), dtype_name(fake.dtype))
+    return TT(tuple(shape), dtype_name(fake.dtype, parts=parts))
+
+
+def _has_complex(x: Any) -> bool:
+    if isinstance(x, Complex):
+        return True
+    return isinstance(x, list | tuple) and any(isinstance(y, Complex) for y in cast("Sequence[Any]", x))
 
 
 class Node(Site):
     """One call of the graph. Arguments are those of the op's schema: tensors are `Value`s, the rest plain Python."""
 
-    __slots__ = ("_arguments", "_fakes", "_used", "kind", "name", "results")
+    __slots__ = ("_arguments", "_fakes", "_used", "is_complex", "kind", "name", "results")
 
     def __init__(
         self,
@@ -89,9 +125,29 @@ class Node(Site):
         self._used = used
         several = cast("Sequence[Any]", fakes if isinstance(fakes, tuple | list) else (fakes,))
         self.results: tuple[TT | None, ...] = tuple(
-            type_of(x) if hasattr(x, "shape") and hasattr(x, "dtype") else None for x in several
+            type_of(x, parts=True) if hasattr(x, "shape") and hasattr(x, "dtype") else None for x in several
         )
-        """Types of the results; None for one that is no tensor."""
+        """Types of the results (of their parts when complex); None for one that is no tensor."""
+        self.is_complex = tuple(str(getattr(x, "dtype", ""))[6:] in COMPLEX for x in several)
+        """Whether each result is of complex numbers."""
+
+    @property
+    def takes_complex(self) -> bool:
+        """Whether an operand or a result is of complex numbers."""
+        return any(self.is_complex) or any(_has_complex(x) for x in self._arguments.values())
+
+    def part(self, name: str) -> Node:
+        """The same call on the "real" or the "imaginary" parts of its operands."""
+
+        def of(x: Any) -> Any:
+            if isinstance(x, list | tuple):
+                return [of(y) for y in cast("Sequence[Any]", x)]
+            return getattr(x, name) if isinstance(x, Complex) else x
+
+        found = copy(self)
+        found._arguments = {key: of(x) for key, x in self._arguments.items()}
+        found.is_complex = (False,) * len(self.results)
+        return found
 
     @property
     def stem(self) -> str:
@@ -104,6 +160,12 @@ class Node(Site):
         first = self.results[0]
         assert first is not None
         return first
+
+    def replaced(self, **arguments: Any) -> Node:
+        """The same call with other arguments."""
+        found = copy(self)
+        found._arguments = {**self._arguments, **arguments}
+        return found
 
     # Arguments
 
@@ -245,4 +307,4 @@ def is_float(value: Value) -> bool:
     return dtypes.is_float(value.dtype)
 
 
-Result = Value | Sequence[Value | None]
+Result = Value | Complex | Sequence[Value | Complex | None]

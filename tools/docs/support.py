@@ -83,7 +83,13 @@ def _torch() -> Iterator[str]:
     yield from ("| family | ops |", "|---|---|")
     for family, names in sorted(families.items()):
         yield f"| {family} | {', '.join(f'`{name}`' for name in sorted(names))} |"
-    yield ""
+    names = ", ".join(f"`{name}`" for name in sorted(table(complex=True)))
+    yield from (
+        "",
+        "No element type is complex. Within a program a complex number is its two parts, in Fourier transforms and "
+        f"what is made of them: {names}.",
+        "",
+    )
 
 
 def _versions(name: str, low: int, high: int) -> list[int]:

@@ -25,11 +25,13 @@ FAMILIES = (
     "contraction",
     "normalization",
     "windows",
+    "spectral",
 )
 
 Convert = Callable[[Node], Result]
 T = TypeVar("T", bound=Convert)
 _table: dict[str, Convert] = {}
+_complex: dict[str, Convert] = {}
 
 
 def converts(*kinds: str) -> Callable[[T], T]:
@@ -42,17 +44,28 @@ def converts(*kinds: str) -> Callable[[T], T]:
     return register
 
 
+def converts_complex(*kinds: str) -> Callable[[T], T]:
+    """Register the conversion of ATen ops where an operand or a result is of complex numbers."""
+
+    def register(convert: T) -> T:
+        _complex.update(dict.fromkeys(kinds, convert))
+        return convert
+
+    return register
+
+
 @cache
-def table() -> dict[str, Convert]:
-    """Every conversion by ATen op."""
+def table(*, complex: bool = False) -> dict[str, Convert]:
+    """Every conversion by ATen op, of `complex` numbers or others."""
     for family in FAMILIES:
         import_module(f"{__name__}.{family}")
-    return _table
+    return _complex if complex else _table
 
 
-def conversion(kind: str) -> Convert | None:
-    """The conversion of an op such as `aten.add.Tensor`; None when there is none."""
+def conversion(kind: str, *, complex: bool = False) -> Convert | None:
+    """The conversion of an op such as `aten.add.Tensor`, of `complex` numbers or others; None when there is none."""
+    found = table(complex=complex)
     namespace, name, overload = (*kind.split("."), "", "")[:3]
     if namespace != "aten":
-        return table().get(kind)
-    return table().get(f"{name}.{overload}") or table().get(name)
+        return found.get(kind)
+    return found.get(f"{name}.{overload}") or found.get(name)

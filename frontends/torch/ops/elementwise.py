@@ -154,15 +154,19 @@ def _atan2(n: Node) -> Value:
 
 @converts("hypot")
 def _hypot(n: Node) -> Value:
-    """high · √(1 + (low / high)²), which overflows only when the result does; an infinite operand wins over NaN."""
     dtype = n.type.dtype
     wide = "f32" if dtype in NARROW else dtype
-    a, b = (n.op("abs", n.tensor(name, wide)) for name in ("self", "other"))
+    return n.cast(hypot(n, n.tensor("self", wide), n.tensor("other", wide)), dtype)
+
+
+def hypot(n: Node, x: Value, y: Value) -> Value:
+    """high · √(1 + (low / high)²), which overflows only when the result does; an infinite operand wins over NaN."""
+    a, b = n.op("abs", x), n.op("abs", y)
     high, low = n.op("max", a, b), n.op("min", a, b)
     ratio = n.op("div", low, n.op("select", n.op("equal", high, 0.0), 1.0, high))
     y = n.op("mul", high, n.op("sqrt", n.op("add", n.op("mul", ratio, ratio), 1.0)))
     infinite = n.op("or", n.op("is_inf", a), n.op("is_inf", b))
-    return n.cast(n.op("select", infinite, n.scalar(math.inf, wide), y), dtype)
+    return n.op("select", infinite, n.scalar(math.inf, x.dtype), y)
 
 
 # Signs and rounding
