@@ -223,6 +223,24 @@ def test_a_model_may_give_its_loss_itself() -> None:
         assert step(x, labels=y).item() == pytest.approx(wanted(x, y), abs=1e-5)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["hf_llama", "hf_qwen3", "hf_mixtral"])
+def test_language_models_are_trained_in_one_program(name: str) -> None:
+    from torch_zoo_models import model as of
+
+    torch.manual_seed(9)
+    model = of(name)[0].train()
+    ids = torch.randint(0, 100, (2, 8))
+    eager = Eager(model, OPTIMIZERS["Adam"], lambda given: given.loss)
+    forward = eager.model.forward
+    eager.model.forward = lambda given: forward(input_ids=given, labels=given)
+    examples = {"input_ids": ids, "labels": ids}
+    step = headrace.compile_training(model, OPTIMIZERS["Adam"](model), example_kwargs=examples)
+    losses = [(step(**examples).item(), eager(ids)) for _ in range(4)]
+    assert losses[0][0] - losses[-1][0] > 0.1
+    assert max(abs(a - b) for a, b in losses) < 1e-4
+
+
 def test_ops_know_module_and_parameter() -> None:
     model, (x, y) = perceptron(), data()
     step = headrace.compile_training(
@@ -291,51 +309,71 @@ LEARNERS: dict[str, Make] = {
 }
 
 
-def learn(name: str, dropout: float, steps: int) -> tuple[list[tuple[float, float]], tuple[float, float]]:
-    """Losses of ours and of PyTorch's step by step, and the accuracy of both on images that neither was shown."""
-    torch.manual_seed(8)
+def batches(steps: int) -> tuple[tuple[Any, Any], list[tuple[Any, Any]]]:
+    """All images with what they show, and batches of them."""
     images, labels = digits()
-    order = torch.randperm(len(images))
-    shown, held = order[:1500], order[1500:]
-    model = classifier(dropout)
-    eager = Eager(model, LEARNERS[name], cross_entropy)
-    step = None
+    chosen = [torch.randint(0, len(images), (256,)) for _ in range(steps)]
+    return (images, labels), [(images[rows], labels[rows]) for rows in chosen]
+
+
+def learner(model: Any, name: str, batch: tuple[Any, Any], seed: int | None = None) -> Any:
     optimizer = LEARNERS[name](model)
-    losses: list[tuple[float, float]] = []
-    for _ in range(steps):
-        batch = shown[torch.randint(0, len(shown), (256,))]
-        x, y = images[batch], labels[batch]
-        step = step or headrace.compile_training(
-            model, optimizer, cross_entropy, example_inputs=(x,), example_targets=(y,)
-        )
-        losses.append((step(x, y).item(), eager(x, y)))
-    assert step is not None
-    step.sync()
-    accuracies: list[float] = []
-    for one in (model, eager.model):
-        with torch.no_grad():
-            accuracies.append((one.eval()(images[held]).argmax(-1) == labels[held]).float().mean().item())
-    return losses, (accuracies[0], accuracies[1])
+    return headrace.compile_training(
+        model, optimizer, cross_entropy, example_inputs=batch[:1], example_targets=batch[1:], seed=seed
+    )
+
+
+def accuracy(model: Any, images: Any, labels: Any) -> float:
+    with torch.no_grad():
+        return (model.eval()(images).argmax(-1) == labels).float().mean().item()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_hundred_steps_on_digits_follow_pytorch(name: str) -> None:
-    losses, (ours, theirs) = learn(name, 0.0, 100)
+    torch.manual_seed(8)
+    everything, given = batches(100)
+    model = classifier(0.0)
+    eager, step = Eager(model, LEARNERS[name], cross_entropy), learner(model, name, given[0])
+    losses = [(step(*batch).item(), eager(*batch)) for batch in given]
     assert losses[0][0] > 2 > 1 > losses[-1][0]
     assert max(abs(a - b) for a, b in losses) < 1e-3
-    assert abs(ours - theirs) <= 0.01
+    step.sync()
+    assert accuracy(model, *everything) == pytest.approx(accuracy(eager.model, *everything), abs=0.002)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_hundred_steps_with_dropout_learn_as_well(name: str) -> None:
-    losses, (ours, theirs) = learn(name, 0.3, 100)
-    assert losses[-1][0] < 1 and theirs > 0.8
-    assert abs(ours - theirs) <= 0.01
+    """What is dropped differs from PyTorch's, so accuracies are those of some seeds: PyTorch's own differ by a point."""
+    torch.manual_seed(8)
+    everything, given = batches(100)
+    start = classifier(0.3)
+    ours: list[float] = []
+    theirs: list[float] = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        eager = Eager(start, LEARNERS[name], cross_entropy)
+        for batch in given:
+            eager(*batch)
+        theirs.append(accuracy(eager.model, *everything))
+    for seed in range(2):
+        model = copy.deepcopy(start)
+        step = learner(model, name, given[0], seed)
+        for batch in given:
+            step(*batch)
+        step.sync()
+        ours.append(accuracy(model, *everything))
+    assert min(theirs) > 0.9
+    assert ours[0] != ours[1]
+    assert abs(sum(ours) / 2 - sum(theirs) / 3) <= 0.01, (ours, theirs)
 
 
 def test_some_steps_on_digits() -> None:
-    losses, _ = learn("Adam", 0.0, 6)
+    torch.manual_seed(8)
+    _, given = batches(6)
+    model = classifier(0.0)
+    eager, step = Eager(model, LEARNERS["Adam"], cross_entropy), learner(model, "Adam", given[0])
+    losses = [(step(*batch).item(), eager(*batch)) for batch in given]
     assert losses[0][0] - losses[-1][0] > 0.1
     assert max(abs(a - b) for a, b in losses) < 1e-4
