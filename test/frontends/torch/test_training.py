@@ -345,7 +345,7 @@ def test_a_hundred_steps_on_digits_follow_pytorch(name: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_hundred_steps_with_dropout_learn_as_well(name: str) -> None:
-    """What is dropped differs from PyTorch's, so accuracies are those of some seeds: PyTorch's own differ by a point."""
+    """What is dropped differs from PyTorch's, so several seeds are compared, which differ by a point in PyTorch."""
     torch.manual_seed(8)
     everything, given = batches(100)
     start = classifier(0.3)
