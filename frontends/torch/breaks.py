@@ -5,6 +5,7 @@ model.py:12: GraphBreak: the graph of forward ends here: …
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 import warnings
@@ -54,7 +55,7 @@ def _tried() -> Any:
     """The backend that PyTorch compiles for now."""
     from torch._dynamo.eval_frame import innermost_backend
 
-    frame = sys._getframe(1)
+    frame = inspect.currentframe()
     while frame is not None:
         found = frame.f_locals.get("compiler_fn")
         if callable(found):

@@ -161,9 +161,12 @@ def _specialise(graph: Any, sizes: Sizes) -> None:
         node.meta["val"] = tree_map(replaced, node.meta["val"])
         if symbolic and isinstance(node.meta["val"], int | float) and node.op == "call_function":
             numbers[node] = node.meta["val"]
+
+    def number(x: Any) -> Any:
+        return numbers.get(x, x) if hasattr(x, "op") else x
+
     for node in graph.nodes:
-        node.args = tree_map(lambda x: numbers.get(x, x) if hasattr(x, "op") else x, node.args)
-        node.kwargs = tree_map(lambda x: numbers.get(x, x) if hasattr(x, "op") else x, node.kwargs)
+        node.args, node.kwargs = tree_map(number, node.args), tree_map(number, node.kwargs)
     for node in reversed(numbers):
         graph.erase_node(node)
 
@@ -184,14 +187,15 @@ def _tensor(fake: Any, sizes: Sizes, mode: Any) -> Any:
         return torch.empty(need, dtype=fake.dtype, device=fake.device).as_strided(shape, strides, offset)
 
 
+_arithmetic: Any = operator  # partly typed
 _OPERATORS: dict[type[Any], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.truediv,
+    ast.FloorDiv: _arithmetic.floordiv,
+    ast.Div: _arithmetic.truediv,
     ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
+    ast.Pow: _arithmetic.pow,
     ast.USub: operator.neg,
     ast.Not: operator.not_,
     ast.Eq: operator.eq,
@@ -204,7 +208,7 @@ _OPERATORS: dict[type[Any], Callable[..., Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "int": int, "abs": abs}
 
 
-def _holds(guard: str, shapes: Mapping[str, Sequence[int]]) -> bool:
+def _holds(guard: str, shapes: Mapping[str, Any]) -> bool:
     """Whether a condition on sizes holds. It is read, not run: a file may hold anything."""
 
     def value(node: ast.AST) -> Any:

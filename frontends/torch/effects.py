@@ -7,13 +7,14 @@ module that does such a thing is refused. Only the user's own code is looked at,
 from __future__ import annotations
 
 import dis
+import inspect
 import logging
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from headrace.dialects.support.diagnostics import Collector
 from headrace.frontends.torch.lines import is_torch, is_users
@@ -46,7 +47,9 @@ class _Stream:
 
     def write(self, text: str) -> int:
         """Write what others than these write."""
-        frame = sys._getframe(1)
+        here = inspect.currentframe()
+        frame = here.f_back if here is not None else None
+        assert frame is not None
         path = frame.f_code.co_filename
         if is_users(path):
             self._seen.add(f"{self._name} prints", f"{path}:{frame.f_lineno}")
@@ -124,8 +127,9 @@ def _held(module: Any) -> Iterator[_Held]:
     """Globals of the user's code that the module runs, and attributes of its modules."""
     spaces: dict[int, tuple[dict[str, Any], list[CodeType]]] = {}
     for path, one in module.named_modules():
-        functions = [x for kind in type(one).__mro__ for x in vars(kind).values() if isinstance(x, FunctionType)]
-        functions += [x for x in vars(one).values() if isinstance(x, FunctionType)]
+        own = cast("dict[str, Any]", vars(one))
+        held = [*(x for kind in type(one).__mro__ for x in vars(kind).values()), *own.values()]
+        functions = [x for x in held if isinstance(x, FunctionType)]
         functions = [x for x in functions if is_users(x.__code__.co_filename)]
         for function in functions:
             space, codes = spaces.setdefault(id(function.__globals__), (function.__globals__, []))
@@ -133,14 +137,14 @@ def _held(module: Any) -> Iterator[_Held]:
         codes = tuple(code for x in functions if x.__name__ != "__init__" for code in _codes(x.__code__))
         if not codes:
             continue
-        for name, value in vars(one).items():
+        for name, value in own.items():
             if type(value) in PLAIN and value is not None:
                 what = f"attribute {path}{'.' if path else ''}{name}"
                 fix = f"make it a buffer: self.register_buffer('{name}', torch.tensor({value!r}))"
-                yield _Held(what, name, vars(one), codes, value, None, fix if isinstance(value, int | float) else FIX)
+                yield _Held(what, name, own, codes, value, None, fix if isinstance(value, int | float) else FIX)
     for space, codes in spaces.values():
-        own = [x for x in space.values() if isinstance(x, FunctionType) and x.__globals__ is space]
-        codes.extend(code for x in own for code in _codes(x.__code__) if code not in codes)
+        others = [x for x in space.values() if isinstance(x, FunctionType) and x.__globals__ is space]
+        codes.extend(code for x in others for code in _codes(x.__code__) if code not in codes)
         used = {name for code in codes for name in code.co_names}
         for name, value in list(space.items()):
             if name in used and not name.startswith("__") and not isinstance(value, PASSED):
@@ -157,18 +161,20 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _content(value: Any) -> Any:
     """What a value holds, one level deep, kept alive so that nothing else comes to lie there."""
     if isinstance(value, dict):
-        return [x for pair in list(value.items())[:MOST] for x in pair] if len(value) <= MOST else len(value)
+        items = list(cast("dict[Any, Any]", value).items())
+        return [x for pair in items for x in pair] if len(items) <= MOST else len(items)
     if isinstance(value, list | set | frozenset):
-        return list(value) if len(value) <= MOST else len(value)
+        elements = cast("list[Any]", value)
+        return list(elements) if len(elements) <= MOST else len(elements)
     if type(value) in PLAIN or isinstance(value, PASSED) or callable(value):
         return None
-    own = getattr(value, "__dict__", None)
-    return [x for pair in own.items() for x in pair] if isinstance(own, dict) and len(own) <= MOST else None
+    own: dict[str, Any] | None = getattr(value, "__dict__", None)
+    return [x for pair in own.items() for x in pair] if own is not None and len(own) <= MOST else None
 
 
 def _same(now: Any, then: Any) -> bool:
     if isinstance(now, list) and isinstance(then, list):
-        return len(now) == len(then) and all(
-            a is b or (type(a) in PLAIN and type(a) is type(b) and a == b) for a, b in zip(now, then, strict=True)
-        )
+        pairs = list(zip(cast("list[Any]", now), cast("list[Any]", then), strict=False))
+        same = all(a is b or (type(a) in PLAIN and type(a) is type(b) and a == b) for a, b in pairs)
+        return same and len(cast("list[Any]", now)) == len(cast("list[Any]", then))
     return now is then or (isinstance(now, int) and now == then)

@@ -24,6 +24,7 @@ def run(
     go by the names of the imported program's inputs."""
     import torch as library
     from torch.export.graph_signature import InputKind
+    from torch.utils._pytree import tree_leaves
 
     torch: Any = library
     given = matched(program.state_dict, read(weights)) if weights is not None else {}
@@ -43,10 +44,9 @@ def run(
         """Notes what calls give."""
 
         def run_node(self, n: Any) -> Any:
-            found = super().run_node(n)
+            found: Any = torch.fx.Interpreter.run_node(self, n)
             if n.op == "call_function":
-                several = found if isinstance(found, tuple | list) else (found,)
-                arrays = [to_array(x) for x in several if isinstance(x, torch.Tensor)]
+                arrays = [to_array(x) for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
                 places.setdefault(named_text(node_location(n)), []).extend(arrays)
             return found
 

@@ -12,7 +12,7 @@ import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from headrace.dialects.support.diagnostics import Collector, nearest
 
@@ -100,7 +100,7 @@ class Parameters:
         default = parameter.default
         if default is parameter.empty or default is None:
             return None
-        return type(default)
+        return cast("Any", type(default))
 
 
 def _flag(key: str) -> str:
@@ -139,7 +139,8 @@ def _named(wanted: Any) -> str:
         return f"{one},{one},…"
     if isinstance(wanted, type) and issubclass(wanted, enum.Enum):
         return "|".join(x.name for x in wanted)
-    return "DTYPE" if _is_dtype(wanted) else getattr(wanted, "__name__", str(wanted)).upper()
+    kind = cast("Any", wanted)
+    return "DTYPE" if _is_dtype(kind) else getattr(kind, "__name__", str(kind)).upper()
 
 
 def _value(text: str, wanted: Any) -> Any:
@@ -192,7 +193,7 @@ def _sequence(text: str, kind: Any, inner: tuple[Any, ...]) -> Any:
     """`1,2,3` or a literal of Python."""
     literal = _literal(text)
     if isinstance(literal, list | tuple | set):
-        parts = [str(x) for x in typing.cast("Sequence[Any]", literal)]
+        parts = [str(x) for x in cast("Sequence[Any]", literal)]
     else:
         parts = [x.strip() for x in text.split(",") if x.strip()]
     each = [x for x in inner if x is not ...]
