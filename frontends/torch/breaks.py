@@ -48,7 +48,10 @@ class _Skips:
 
         error = sys.exc_info()[1]
         if isinstance(error, Unsupported) and error.skip_frame and _tried() is self.backend:
-            _show(error.real_stack, "{} runs in PyTorch, not on the device", str(error))
+            try:
+                _show(error.real_stack, "{} runs in PyTorch, not on the device", str(error))
+            except GraphBreak as shown:  # PyTorch does not bear an error here
+                print(f"GraphBreak: {shown}", file=sys.stderr)
 
 
 def _tried() -> Any:

@@ -31,6 +31,19 @@ class Effects:
     """What was seen."""
 
     errors: Collector = field(default_factory=Collector)
+    written: list[tuple[_Held, Any]] = field(default_factory=list["tuple[_Held, Any]"])
+    """Attributes that were set, and to what."""
+
+    @contextmanager
+    def kept(self) -> Generator[None]:
+        """Within, attributes are what they were set to."""
+        for one, value in self.written:
+            one.space[one.name] = value
+        try:
+            yield
+        finally:
+            for one, _ in self.written:
+                one.space[one.name] = one.value
 
     def add(self, what: str, location: str, fix: str = FIX) -> None:
         """Note an effect, once for each line."""
@@ -62,15 +75,21 @@ class _Stream:
 
 
 @contextmanager
-def watched(module: Any) -> Generator[Effects]:
-    """Watch what a module does within; nothing that it prints is shown, nor what PyTorch prints of its own failures."""
+def watched(module: Any, again: bool = False) -> Generator[Effects]:
+    """Watch what a module does within; nothing that it prints is shown, nor what PyTorch prints of its own failures.
+    What is written to an attribute may be a memo, or an intermediate result; when it is called `again` with it, a
+    change is one that each call makes."""
     seen = Effects()
     name = type(module).__name__
     held = list(_held(module))
 
     def look(*_: Any) -> None:
         for one in held:
-            if one.changed():
+            if not one.changed():
+                continue
+            if one.attribute and not again:
+                seen.written.append((one, one.space.get(one.name)))
+            else:
                 seen.add(f"{name} changes {one.what}", one.location(), one.fix)
 
     hook = module.register_forward_hook(look)  # PyTorch puts attributes back when it has exported
@@ -99,6 +118,7 @@ class _Held:
     value: Any
     content: Any
     fix: str = FIX
+    attribute: bool = False
 
     def changed(self) -> bool:
         """Whether it stands for something else now, or what it stands for holds something else."""
@@ -141,7 +161,8 @@ def _held(module: Any) -> Iterator[_Held]:
             if type(value) in PLAIN and value is not None:
                 what = f"attribute {path}{'.' if path else ''}{name}"
                 fix = f"make it a buffer: self.register_buffer('{name}', torch.tensor({value!r}))"
-                yield _Held(what, name, own, codes, value, None, fix if isinstance(value, int | float) else FIX)
+                fix = fix if isinstance(value, int | float) else FIX
+                yield _Held(what, name, own, codes, value, None, fix, True)
     for space, codes in spaces.values():
         others = [x for x in space.values() if isinstance(x, FunctionType) and x.__globals__ is space]
         codes.extend(code for x in others for code in _codes(x.__code__) if code not in codes)

@@ -74,8 +74,13 @@ def export(
         raise CompileError("bad-model", what, why="it holds no Python to export", fix=fix)
     args, kwargs = _examples(module, args, dict(kwargs or {}))
     try:
-        with torch.set_grad_enabled(grad), quiet(), watched(module) as seen:
-            program = torch.export.export(module, args, kwargs, strict=strict)
+        with torch.set_grad_enabled(grad), quiet():
+            with watched(module) as seen:
+                program = torch.export.export(module, args, kwargs, strict=strict)
+            if seen.written:
+                with seen.kept(), watched(module, again=True) as more:
+                    torch.export.export(module, args, kwargs, strict=strict)
+                seen.errors.diagnostics.extend(more.errors.diagnostics)
         seen.errors.raise_if_any()
         return program
     except CompileError:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from headrace import ir
     from headrace.compiler import Executable, Runtime, compile, load, lowered
     from headrace.dialects.support.diagnostics import CompileError
+    from headrace.frontends.torch.breaks import GraphBreak
     from headrace.training import TrainingStep, compile_training
 
 # name -> module that defines it. The modules of tools/api install beside this file, as headrace.<module>.
@@ -22,11 +23,13 @@ _EXPORTS = {
     "Executable": "headrace.compiler",
     "Runtime": "headrace.compiler",
     "TrainingStep": "headrace.training",
+    "GraphBreak": "headrace.frontends.torch.breaks",
 }
 
 __all__ = [
     "CompileError",
     "Executable",
+    "GraphBreak",
     "Runtime",
     "TrainingStep",
     "compile",

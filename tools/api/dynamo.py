@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from headrace.dialects.support.diagnostics import CompileError
+from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
 from headrace.frontends.torch import breaks
 from headrace.modules import ModuleExecutable
 
@@ -30,9 +30,12 @@ def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | No
     breaks.watch(backend)
     breaks.report(graph)
     given = dict(options or {})
-    for name in given:
-        if name not in OPTIONS:
-            raise CompileError("bad-option", f"there is no option '{name}'", fix=f"options are {', '.join(OPTIONS)}")
+    wrong = Collector()
+    for name in given.keys() - set(OPTIONS):
+        fix = f"{nearest(name, OPTIONS)}; options are {', '.join(OPTIONS)}"
+        wrong.add("bad-option", f"there is no option '{name}'", fix=fix)
+    if wrong.diagnostics:
+        return _Refused(CompileError.many(wrong.diagnostics))
     if any(isinstance(x, torch.SymInt) for x in examples) or any(
         isinstance(size, torch.SymInt) for x in examples if isinstance(x, torch.Tensor) for size in x.shape
     ):
@@ -48,6 +51,16 @@ def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | No
         fw_compiler=inputs, bw_compiler=inputs, inference_compiler=weights, decompositions=decompositions()
     )
     return compiles(graph, examples)
+
+
+class _Refused:
+    """Refuses when it is called: PyTorch makes an error of its own of one that is raised while it captures."""
+
+    def __init__(self, error: CompileError) -> None:
+        self.error = error
+
+    def __call__(self, *_: Any) -> Any:
+        raise self.error
 
 
 def _boxed(run: Callable[..., Any]) -> Any:

@@ -58,7 +58,7 @@ class TakesFlags(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """With a class, what it is and takes."""
         if HELP in ctx.meta:
-            _describe(ctx.meta[HELP], formatter)
+            _describe(ctx, ctx.meta[HELP], formatter)
 
     def _apart(self, args: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         known = {
@@ -114,7 +114,7 @@ def model_of(ctx: click.Context, model: str, inputs: Sequence[str]) -> Model:
             raise CompileError("bad-option", f"{found['name']} is made already and takes no {flags}")
         module = made
     else:
-        given = Parameters(made, found["name"]).given(ctx.meta[FLAGS])
+        given = Parameters(made, found["name"], _options(ctx)).given(ctx.meta[FLAGS])
         torch.manual_seed(0)  # pyright: ignore[reportUnknownMemberType]
         try:
             module = made(**given)
@@ -157,7 +157,12 @@ def _class(module: ModuleType, name: str, model: str) -> Any:
     return found
 
 
-def _describe(model: str, formatter: click.HelpFormatter) -> None:
+def _options(ctx: click.Context) -> set[str]:
+    """The flags of the command itself."""
+    return {name for one in ctx.command.get_params(ctx) for name in (*one.opts, *one.secondary_opts)}
+
+
+def _describe(ctx: click.Context, model: str, formatter: click.HelpFormatter) -> None:
     """What a class is and takes, below the help of the command."""
     found = CLASS.fullmatch(model)
     assert found is not None
@@ -170,7 +175,7 @@ def _describe(model: str, formatter: click.HelpFormatter) -> None:
                 formatter.write_paragraph()
                 formatter.write_text(part)
             formatter.write_paragraph()
-        rows = [] if _is_module(made) else Parameters(made, found["name"]).flags()
+        rows = [] if _is_module(made) else Parameters(made, found["name"], _options(ctx)).flags()
         if rows:
             formatter.write_dl(rows)
         else:

@@ -11,7 +11,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from headrace.dialects.support.diagnostics import Collector, nearest
@@ -23,9 +23,11 @@ SEQUENCES = (list, tuple, set, frozenset, Sequence)
 class Parameters:
     """The parameters of a callable."""
 
-    def __init__(self, made: Any, name: str) -> None:
+    def __init__(self, made: Any, name: str, taken: Collection[str] = ()) -> None:
+        """`taken` are flags of the command: a parameter of such a name is `--model-NAME`."""
         signature = inspect.signature(made)
         self.name = name
+        self.taken = taken
         self.known = {
             p.name: p for p in signature.parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
         }
@@ -43,7 +45,7 @@ class Parameters:
         for key, parameter in self.known.items():
             wanted = self._type(key)
             shown = "required" if parameter.default is parameter.empty else f"default: {_default(parameter.default)}"
-            flag = _flag(key)
+            flag = self._flag(key)
             if wanted is bool:
                 rows.append((f"{flag} / --no-{flag[2:]}", f"[{shown}]"))
             else:
@@ -55,7 +57,7 @@ class Parameters:
     def given(self, flags: Mapping[str, str]) -> dict[str, Any]:
         """Arguments by name. `CompileError` lists all flags that are unknown, missing or of another type."""
         errors = Collector()
-        names = {_flag(key): key for key in self.known}
+        names = {self._flag(key): key for key in self.known}
         switches = {f"--no-{flag[2:]}": key for flag, key in names.items() if self._type(key) is bool}
         found: dict[str, Any] = {}
         seen: set[str] = set()
@@ -78,16 +80,20 @@ class Parameters:
                 value = _value(text, self._type(key))
                 found[key] = not value if plain in switches and plain not in names else value
             except ValueError as error:
-                errors.add("bad-option", f"{flag} {text}: {error}", fix=f"{_flag(key)} {_named(self._type(key))}")
+                errors.add("bad-option", f"{flag} {text}: {error}", fix=f"{self._flag(key)} {_named(self._type(key))}")
         for key, parameter in self.known.items():
             if parameter.default is parameter.empty and key not in seen:
                 wanted = self._type(key)
-                fix = f"give {_flag(key)} {_named(wanted)}"
+                fix = f"give {self._flag(key)} {_named(wanted)}"
                 if isinstance(wanted, type) and not _spelt(wanted):
                     fix = f"no flag makes a {wanted.__name__}: write a function in the file that gives the module"
-                errors.add("bad-option", f"{self.name} needs {_flag(key)}", fix=fix)
+                errors.add("bad-option", f"{self.name} needs {self._flag(key)}", fix=fix)
         errors.raise_if_any()
         return found
+
+    def _flag(self, key: str) -> str:
+        flag = f"--{key.replace('_', '-')}"
+        return f"--model-{flag[2:]}" if flag in self.taken else flag
 
     def _type(self, key: str) -> Any:
         """The type of a parameter: as annotated, else that of its default; None when neither says."""
@@ -101,10 +107,6 @@ class Parameters:
         if default is parameter.empty or default is None:
             return None
         return cast("Any", type(default))
-
-
-def _flag(key: str) -> str:
-    return f"--{key.replace('_', '-')}"
 
 
 def _is_dtype(wanted: Any) -> bool:

@@ -46,7 +46,7 @@ class Branches(nn.Module):
 
 class Spectrum(nn.Module):
     def forward(self, x):
-        return torch.fft.fft(x).abs()
+        return torch.fft.fft(x)
 
 
 class Complex(nn.Module):
@@ -138,7 +138,7 @@ MISTAKES = {
         "Branches", {"x": "4"}, (("dynamic-shape", "if y.sum() > 0:\n            return y", "torch.where"),)
     ),
     "complex dtype": Mistake(
-        "Spectrum", {"x": "4"}, (("unknown-element-type", "torch.fft.fft(x).abs()", "torch.view_as_real"),)
+        "Spectrum", {"x": "4"}, (("unknown-element-type", "return torch.fft.fft(x)", "torch.view_as_real"),)
     ),
     "missing example inputs": Mistake("Two", {}, (("missing-inputs", "", "x"),)),
     "missing one example input": Mistake("Two", {"x": "2x4"}, (("missing-inputs", "", "y"),)),
@@ -329,7 +329,7 @@ def test_a_flag_that_the_constructor_does_not_have(file: Path) -> None:
 )
 def test_a_graph_break_is_shown_once(model: str, at: str, parts: tuple[str, ...], models: Any) -> None:
     from headrace.dynamo import backend
-    from headrace.frontends.torch.breaks import GraphBreak, watch
+    from headrace.frontends.torch.breaks import watch
 
     torch._dynamo.reset()
     watch(backend)  # which reset has forgotten
@@ -340,7 +340,7 @@ def test_a_graph_break_is_shown_once(model: str, at: str, parts: tuple[str, ...]
         warnings.simplefilter("default")
         for sign in (1, -1, 1):
             torch.testing.assert_close(compiled(sign * x.abs()), module(sign * x.abs()))
-    shown = [one for one in caught if one.category is GraphBreak]
+    shown = [one for one in caught if one.category is headrace.GraphBreak]
     assert len(shown) == 1 and f"{Path(shown[0].filename).name}:{shown[0].lineno}" == line_of(at)
     assert all(part in str(shown[0].message) for part in (*parts, "why: ", "fix: ", "fullgraph=True"))
 
@@ -353,3 +353,53 @@ def test_a_module_that_is_exported_may_do_what_only_python_does() -> None:
             return x + 1
 
     assert headrace.compile(Guarded(), example_inputs=(torch.ones(2),))(torch.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_a_graph_break_may_be_an_error(models: Any) -> None:
+    from headrace.dynamo import backend
+
+    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", headrace.GraphBreak)
+        with pytest.raises(Exception, match="the graph of forward ends here"):
+            torch.compile(models.Breaks(), backend=backend)(torch.ones(4))
+    torch._dynamo.reset()
+
+
+def test_options_of_the_backend_that_there_are_not() -> None:
+    from headrace.dynamo import backend
+
+    compiled: Any = torch.compile(torch.nn.ReLU(), backend=backend, options={"modes": "O1", "devise": "sn40l"})
+    with torch.no_grad(), pytest.raises(CompileError) as caught:
+        compiled(torch.ones(2))
+    assert len(caught.value.diagnostics) == 2 and "did you mean 'device'?" in str(caught.value)
+
+
+def test_an_attribute_that_a_call_writes_before_it_reads() -> None:
+    class Keeps(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows, self.seen = 0, 0
+
+        def forward(self, x: Any) -> Any:
+            if self.seen != x.shape[0]:
+                self.seen = x.shape[0]
+            self.rows = x.shape[0]
+            return x * self.rows
+
+    module = Keeps()
+    assert headrace.compile(module, example_inputs=(torch.ones(3),))(torch.ones(3)).tolist() == [3.0] * 3
+    assert module.rows == 0
+
+
+def test_what_is_no_module(models: Any) -> None:
+    x = torch.ones(2, 4)
+    for model, part in (
+        (models.Two, "make a module of it: Two(...)"),
+        (torch.relu, "relu is a function, no module"),
+        (torch.jit.script(torch.nn.ReLU()), "is a scripted module"),
+        ({"x": x}, "no PyTorch module"),
+    ):
+        with pytest.raises(CompileError) as caught:
+            headrace.compile(model, example_inputs=(x,))
+        assert part in str(caught.value)

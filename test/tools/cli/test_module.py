@@ -75,9 +75,9 @@ class Configured(torch.nn.Module):
         super().__init__()
 
 
-def tiny(width: int = 4):
+def tiny(width: int = 4, device: str = "cpu"):
     """A small one."""
-    return torch.nn.Linear(width, width)
+    return torch.nn.Linear(width, width, device=device)
 
 
 ready = torch.nn.Linear(3, 3)
@@ -175,6 +175,10 @@ def test_help_shows_the_parameters_of_the_class(file: Path) -> None:
 def test_functions_and_modules_are_models_too(file: Path) -> None:
     found = succeeds("compile", f"{file}:tiny", "--width", 2, "--input", "input=5x2", "--json").json
     assert found["model"] == "Linear" and found["inputs"][0]["shape"] == [5, 2]
+    text = succeeds("compile", f"{file}:tiny", "--help").out
+    assert "--model-device STR" in text  # as --device is the command's
+    result = headrace("plan", f"{file}:tiny", "--model-device", "meta", "--input", "input=5x4")
+    assert "parameter 'weight', parameter 'bias' are on device meta" in result.err or result.code == 0
     succeeds("plan", f"{file}:ready", "--input", "input=5x3")
     assert "is made already" in headrace("plan", f"{file}:ready", "--width", 2, "--input", "input=5x3").err
     assert "gives a Kind, no torch.nn.Module" in headrace("plan", f"{file}:Kind", "--value", "mean").err
