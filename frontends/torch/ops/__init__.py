@@ -26,6 +26,7 @@ FAMILIES = (
     "normalization",
     "windows",
     "spectral",
+    "numbers",
 )
 
 Convert = Callable[[Node], Result]

@@ -296,7 +296,7 @@ def _along(n: Node, x: Term, dim: int, do: Callable[[Term], Term]) -> Term:
 def _scaled(n: Node, x: Term, sizes: Sequence[int]) -> Term:
     """Over the number of elements, over its root, or as it is."""
     count = prod(sizes)
-    factor = (1.0, 1 / sqrt(count), 1 / count)[n.number("normalization")]
+    factor: float = (1.0, 1 / sqrt(count), 1 / count)[int(n.number("normalization"))]
     if factor == 1.0:
         return x
     scale = n.scalar(factor, x.type.dtype)
