@@ -188,7 +188,7 @@ def test_unbound_dim(folder: Path) -> None:
         (["--passes", "canonicalise"], "did you mean 'canonicalize'?"),
         (["--passes", "canonicalize"], "run the pipeline to its end"),
         (["--passes", "tile{"], "cannot read the pipeline"),
-        (["--weights", "w.npz"], "fix: give weights with .mlir models only"),
+        (["--weights", "w.npz"], "fix: give weights with .mlir models and PyTorch modules only"),
         (["--nonsense"], "--nonsense"),
     ],
 )

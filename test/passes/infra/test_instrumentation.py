@@ -23,7 +23,7 @@ MUST_RUN = frozenset(
     {
         *("convert-tensor-to-dataflow", "convert-dataflow-to-rdu"),
         *("size-buffers", "bank-memories", "allocate-memory", "place", "route"),
-        *("check-deadlock", "check-resources"),
+        *("check-native-types", "check-deadlock", "check-resources"),
     }
 )
 """Passes without which there is no program, and checks: they take no fuel, and count what they do."""
