@@ -145,15 +145,15 @@ PASSED = (ModuleType, FunctionType, type, property, staticmethod, classmethod)
 
 def _held(module: Any) -> Iterator[_Held]:
     """Globals of the user's code that the module runs, and attributes of its modules."""
-    spaces: dict[int, tuple[dict[str, Any], list[CodeType]]] = {}
+    spaces: dict[int, tuple[dict[str, Any], dict[int, CodeType]]] = {}
     for path, one in module.named_modules():
         own = cast("dict[str, Any]", vars(one))
         held = [*(x for kind in type(one).__mro__ for x in vars(kind).values()), *own.values()]
-        functions = [x for x in held if isinstance(x, FunctionType)]
-        functions = [x for x in functions if is_users(x.__code__.co_filename)]
+        functions = [x for x in held if isinstance(x, FunctionType) and is_users(x.__code__.co_filename)]
         for function in functions:
-            space, codes = spaces.setdefault(id(function.__globals__), (function.__globals__, []))
-            codes.extend(code for code in _codes(function.__code__) if code not in codes)
+            space, found = spaces.setdefault(id(function.__globals__), (function.__globals__, {}))
+            if id(function.__code__) not in found:
+                found.update({id(code): code for code in _codes(function.__code__)})
         codes = tuple(code for x in functions if x.__name__ != "__init__" for code in _codes(x.__code__))
         if not codes:
             continue
@@ -163,13 +163,14 @@ def _held(module: Any) -> Iterator[_Held]:
                 fix = f"make it a buffer: self.register_buffer('{name}', torch.tensor({value!r}))"
                 fix = fix if isinstance(value, int | float) else FIX
                 yield _Held(what, name, own, codes, value, None, fix, True)
-    for space, codes in spaces.values():
-        others = [x for x in space.values() if isinstance(x, FunctionType) and x.__globals__ is space]
-        codes.extend(code for x in others for code in _codes(x.__code__) if code not in codes)
-        used = {name for code in codes for name in code.co_names}
+    for space, found in spaces.values():
+        for one in space.values():
+            if isinstance(one, FunctionType) and one.__globals__ is space:
+                found.update({id(code): code for code in _codes(one.__code__)})
+        used = {name for code in found.values() for name in code.co_names}
         for name, value in list(space.items()):
             if name in used and not name.startswith("__") and not isinstance(value, PASSED):
-                yield _Held(f"global {name}", name, space, tuple(codes), value, _content(value))
+                yield _Held(f"global {name}", name, space, tuple(found.values()), value, _content(value))
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

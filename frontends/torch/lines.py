@@ -7,6 +7,9 @@ import traceback
 from functools import cache
 from pathlib import Path
 
+TYPED = ("<stdin>", "<ipython-input", "<doctest ")
+"""How what is typed into Python, or stands in a doctest, is called."""
+
 
 @cache
 def is_torch(path: str) -> bool:
@@ -18,8 +21,10 @@ def is_torch(path: str) -> bool:
 
 @cache
 def is_own(path: str) -> bool:
-    """Whether a file is a model's: not one of PyTorch or of Python."""
-    return not is_torch(path) and not path.startswith((os.path.dirname(os.__file__), "<"))
+    """Whether a file is a model's: not one of PyTorch or of Python, nor made up, but for what is typed in."""
+    if path.startswith("<"):
+        return path.startswith(TYPED)
+    return not is_torch(path) and not path.startswith(os.path.dirname(os.__file__))
 
 
 @cache

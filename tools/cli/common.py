@@ -279,6 +279,9 @@ def check_model(path: str, kinds: tuple[str, ...] = (".onnx", ".mlir")) -> None:
     if kind == ".sn":
         fix = f"it is compiled already: headrace run {path} --random-inputs 0, or --profile"
         raise CompileError("unknown-format", f"{path} is an artifact, not a model", fix=fix)
+    if kind == ".py":
+        fix = f"name a class, a function or a module of it: {path}:NAME"
+        raise CompileError("unknown-format", f"{path} is a Python file, which may hold many models", fix=fix)
     if kind and kind not in kinds:
         fix = "give an .onnx file" if len(kinds) == 1 else f"give a file of kind {' or '.join(kinds)}"
         raise CompileError("unknown-format", f"{path}: models of kind '{kind}' are not read here", fix=fix)
@@ -287,12 +290,13 @@ def check_model(path: str, kinds: tuple[str, ...] = (".onnx", ".mlir")) -> None:
 def open_file(path: str) -> Artifact:
     """An artifact, not bound to memory; `CompileError` when it cannot be opened, with a hint for a model."""
     from headrace.runtime.artifact import open_artifact
+    from headrace.tools.cli.module import is_class, stem_of
 
-    if Path(path).suffix in (".onnx", ".mlir", ".pt2"):
+    if Path(path).suffix in (".onnx", ".mlir", ".pt2") or is_class(path):
         raise CompileError(
             "bad-artifact",
             f"{path} is a model, not an artifact",
-            fix=f"compile it: headrace compile {path} -o {Path(path).with_suffix('.sn')}",
+            fix=f"compile it: headrace compile {path} -o {stem_of(path)}.sn",
         )
     return open_artifact(path)
 

@@ -184,6 +184,14 @@ def test_functions_and_modules_are_models_too(file: Path) -> None:
     assert "gives a Kind, no torch.nn.Module" in headrace("plan", f"{file}:Kind", "--value", "mean").err
 
 
+def test_files_that_hold_models_are_told_from_models(file: Path) -> None:
+    for name in ("compile", "plan", "audit"):
+        result = headrace(name, file)
+        assert result.code == 2 and f"name a class, a function or a module of it: {file}:NAME" in result.err
+    result = headrace("run", f"{file}:tiny", "--random-inputs", 0)
+    assert result.code == 2 and f"compile it: headrace compile {file}:tiny -o {file.with_name('tiny.sn')}" in result.err
+
+
 def test_a_plan_lists_what_is_refused(file: Path) -> None:
     result = headrace("plan", f"{file}:Solver", "--input", "x=3x3")
     assert result.code == 2 and "refused" in result.out and "eigh" in result.out
