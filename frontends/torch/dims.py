@@ -2,12 +2,14 @@
 
 A dim goes by the name that the export gave it (`Dim("batch")`), which a `.pt2` file does not keep: there it goes by its
 symbol, as the error for an unbound dim says. The graph is then that of the given sizes: symbols are replaced in the
-types of its nodes, and what only computes sizes becomes numbers.
+types of its nodes, and what only computes sizes becomes numbers. It is so before PyTorch takes ops apart, which may
+take a way that holds for some sizes only.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,22 +17,28 @@ from typing import Any
 
 from headrace.dialects.support.diagnostics import Collector, CompileError
 from headrace.frontends.base import InputSpec, bind_dims
+from headrace.frontends.torch.program import quiet
 
 Sizes = Mapping[Any, int]
 """What symbols stand for."""
 
 
 def bound(program: Any, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int]]) -> Any:
-    """The program with every dynamic dim of its inputs bound, in place. `CompileError` lists those that are not bound,
-    and sizes for which it was not exported."""
+    """The program with every dynamic dim of its inputs bound. `CompileError` lists those that are not bound, and sizes
+    for which it was not exported."""
     inputs = {node.name: node.meta["val"] for node in _inputs(program)}
     symbols = {x for tensor in inputs.values() for size in tensor.shape for x in _symbols(size)}
     if not symbols and not dims and not shapes:
         return program
     names = _names(inputs, symbols)
     sizes = _sizes(program, inputs, names, dims, shapes)
-    _specialise(program.graph, sizes)
-    return program
+    with quiet():
+        module = copy.deepcopy(program.graph_module)
+        for node, old in zip(module.graph.nodes, program.graph.nodes, strict=True):
+            node.name = old.name  # the signature goes by it, and copies have others for names of Python
+        numbers = _specialise(module.graph, sizes)
+        module.recompile()
+        return program._update(module, _signature(program.graph_signature, numbers))
 
 
 def _inputs(program: Any) -> list[Any]:
@@ -135,7 +143,7 @@ def _number(size: Any, sizes: Sizes) -> Any:
     found = expression.subs(sizes)
     if found.free_symbols:
         return size
-    return bool(found) if found.is_Boolean else int(found) if found.is_Integer else float(found)
+    return size.node.pytype(found)
 
 
 def _range(allowed: Any) -> str:
@@ -143,16 +151,28 @@ def _range(allowed: Any) -> str:
     return f"{allowed.lower} and more" if upper in ("int_oo", "oo") else f"{allowed.lower} to {upper}"
 
 
-def _specialise(graph: Any, sizes: Sizes) -> None:
-    """Replace symbols in a graph; nodes that are numbers then go into the arguments of their users."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
+def _signature(signature: Any, numbers: Mapping[str, Any]) -> Any:
+    """The signature of a program some of whose results are numbers now, by the names of their nodes."""
+    from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, OutputSpec
+
+    outputs = [
+        OutputSpec(spec.kind, ConstantArgument(spec.arg.name, numbers[spec.arg.name]), spec.target)
+        if getattr(spec.arg, "name", None) in numbers
+        else spec
+        for spec in signature.output_specs
+    ]
+    return ExportGraphSignature(signature.input_specs, outputs)
+
+
+def _specialise(graph: Any, sizes: Sizes) -> dict[str, Any]:
+    """Replace symbols in a graph; nodes that are numbers then go into the arguments of their users. Those numbers by
+    name."""
     from torch.utils._pytree import tree_map
 
-    mode: Any = FakeTensorMode(allow_non_fake_inputs=True)
     numbers: dict[Any, Any] = {}
 
     def replaced(value: Any) -> Any:
-        return _tensor(value, sizes, mode) if hasattr(value, "stride") else _number(value, sizes)
+        return _tensor(value, sizes) if hasattr(value, "stride") else _number(value, sizes)
 
     for node in list(graph.nodes):
         if "val" not in node.meta:
@@ -169,9 +189,10 @@ def _specialise(graph: Any, sizes: Sizes) -> None:
         node.args, node.kwargs = tree_map(number, node.args), tree_map(number, node.kwargs)
     for node in reversed(numbers):
         graph.erase_node(node)
+    return {node.name: value for node, value in numbers.items()}
 
 
-def _tensor(fake: Any, sizes: Sizes, mode: Any) -> Any:
+def _tensor(fake: Any, sizes: Sizes) -> Any:
     """A fake tensor of static shape and strides."""
     import torch
 
@@ -183,7 +204,7 @@ def _tensor(fake: Any, sizes: Sizes, mode: Any) -> Any:
     if not all(isinstance(x, int) for x in (*shape, *strides, offset)):
         return fake
     need = offset + sum(max(n - 1, 0) * s for n, s in zip(shape, strides, strict=True)) + 1
-    with mode:
+    with fake.fake_mode:
         return torch.empty(need, dtype=fake.dtype, device=fake.device).as_strided(shape, strides, offset)
 
 

@@ -101,7 +101,7 @@ def import_program(
     dims by name, `input_shapes` those of whole inputs; `weights` is a state dict, or a file of one, in place of the
     program's own. `CompileError` lists everything that is wrong with it."""
     given = matched(program.state_dict, read(weights)) if weights is not None else {}
-    return _Importer(bound(lowered(program), dims or {}, input_shapes or {}), name, shape_only, seed, given).run()
+    return _Importer(lowered(bound(program, dims or {}, input_shapes or {})), name, shape_only, seed, given).run()
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def plan_program(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[CoverageRow, ...]:
     """What would become of each op of an exported program; needs no weights. Dims are bound as by `import_program`."""
-    return _Importer(bound(lowered(program), dims or {}, input_shapes or {}), "model", True, None).rows()
+    return _Importer(lowered(bound(program, dims or {}, input_shapes or {})), "model", True, None).rows()
 
 
 class _Importer:

@@ -218,6 +218,7 @@ def quiet() -> Generator[None]:
     """Without PyTorch's warnings on its own use of what it will drop."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
+        warnings.filterwarnings("ignore", r"The tensor attributes? self\.\S*_flat_weights")  # of PyTorch's own LSTM
         yield
 
 

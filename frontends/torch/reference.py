@@ -28,7 +28,7 @@ def run(
 
     torch: Any = library
     given = matched(program.state_dict, read(weights)) if weights is not None else {}
-    program = bound(lowered(program), dims, shapes)
+    program = lowered(bound(program, dims, shapes))
     tensors = {**program.constants, **program.state_dict, **given}
     values: list[Any] = []
     for spec in program.graph_signature.input_specs:

@@ -280,6 +280,26 @@ def test_sizes_that_are_made_of_others() -> None:
         headrace.compile(program, input_shapes={"x": (9,)})
 
 
+def test_what_depends_on_a_bound_dim_is_a_number() -> None:
+    class Counts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("rows", torch.zeros(()))
+
+        def forward(self, x: Any) -> Any:
+            self.rows += x.shape[0]
+            return x.flatten(), x.shape[0], (x.shape[0] + 1) / 2, torch.arange(x.shape[0]), self.rows * 1
+
+    shapes = {"x": {0: torch.export.Dim("n", max=9)}}
+    program = torch.export.export(Counts(), (torch.ones(3, 2),), dynamic_shapes=shapes)
+    executable = headrace.compile(program, dims={"n": 5})
+    flat, rows, half, steps, _ = executable(torch.ones(5, 2))
+    assert flat.shape == (10,) and (rows, half) == (5, 3.0) and steps.tolist() == [0, 1, 2, 3, 4]
+    assert executable(torch.ones(5, 2))[-1].item() == 10.0
+    for one in headrace.compile(program, dims={"n": 1})(torch.ones(1, 2))[:2]:
+        assert one == 1 if isinstance(one, int) else one.tolist() == [1.0, 1.0]
+
+
 def test_tensors_on_another_device(models: Any) -> None:
     meta = torch.ones(2, 4, device="meta")
     with pytest.raises(CompileError) as caught:
