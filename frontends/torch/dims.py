@@ -23,15 +23,15 @@ Sizes = Mapping[Any, int]
 """What symbols stand for."""
 
 
-def bound(program: Any, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int]]) -> Any:
-    """The program with every dynamic dim of its inputs bound. `CompileError` lists those that are not bound, and sizes
-    for which it was not exported."""
+def bound(program: Any, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int]], guess: bool = False) -> Any:
+    """The program with every dynamic dim of its inputs bound; by `guess` to what it was in the export. `CompileError`
+    lists those that are not bound, and sizes for which it was not exported."""
     inputs = {node.name: node.meta["val"] for node in _inputs(program)}
     symbols = {x for tensor in inputs.values() for size in tensor.shape for x in _symbols(size)}
     if not symbols and not dims and not shapes:
         return program
     names = _names(inputs, symbols)
-    sizes = _sizes(program, inputs, names, dims, shapes)
+    sizes = _sizes(program, inputs, names, dims, shapes, guess)
     with quiet():
         module = copy.deepcopy(program.graph_module)
         for node, old in zip(module.graph.nodes, program.graph.nodes, strict=True):
@@ -75,6 +75,7 @@ def _sizes(
     names: Mapping[Any, str],
     dims: Mapping[str, int],
     shapes: Mapping[str, Sequence[int]],
+    guess: bool,
 ) -> dict[Any, int]:
     errors = Collector()
     called = {name: symbol for symbol, name in names.items()}
@@ -86,6 +87,10 @@ def _sizes(
                 what = f"input '{name}' is given as {'x'.join(map(str, shape))}, but its dim {axis} is {text}"
                 errors.add("bad-input-shape", what, location=name)
     errors.raise_if_any()
+    for size in (x for tensor in inputs.values() if guess for x in tensor.shape):
+        whole = getattr(getattr(size, "node", None), "expr", None)
+        if whole in names and size.node.hint is not None:
+            sizes.setdefault(whole, size.node.hint)
     specs: list[InputSpec] = []
     for name, tensor in inputs.items():
         axes: list[int | str] = []

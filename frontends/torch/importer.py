@@ -137,8 +137,9 @@ def plan_program(
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[CoverageRow, ...]:
-    """What would become of each op of an exported program; needs no weights. Dims are bound as by `import_program`."""
-    return _Importer(lowered(bound(program, dims or {}, input_shapes or {})), "model", True, None).rows()
+    """What would become of each op of an exported program; needs no weights. Dims are bound as by `import_program`, or
+    have the sizes of the export."""
+    return _Importer(lowered(bound(program, dims or {}, input_shapes or {}, guess=True)), "model", True, None).rows()
 
 
 class _Importer:

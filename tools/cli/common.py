@@ -30,9 +30,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def binding_options(command: Command) -> Command:
     """Adds `--dim` and `--input`."""
-    command = click.option(
-        "--input", "shapes", multiple=True, metavar="NAME=AxBxC", help="Shape of an input, such as x=1x3x224x224."
-    )(command)
+    text = "Shape of an input, such as x=1x3x224x224; of a class of a Python file with its element type: ids=1x8xi64."
+    command = click.option("--input", "shapes", multiple=True, metavar="NAME=AxBxC", help=text)(command)
     return click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Size of a named dim: batch=8.")(command)
 
 

@@ -242,6 +242,12 @@ def test_a_dynamic_dim_that_is_not_bound(models: Any, tmp_path: Path) -> None:
     assert command("compile", path, "--dim", f"{symbol}=2").code == 0
     assert command("compile", path, "--input", "x=2x4").code == 0
     assert command("plan", path, "--input", "x=2x4").code == 0
+    plan = command("plan", path)
+    assert (
+        plan.code == 0
+        and "linear" in plan.out
+        and f"dims are not bound, so shapes are not checked: --dim {symbol}" in plan.out
+    )
 
 
 def test_sizes_that_an_export_does_not_hold_for() -> None:

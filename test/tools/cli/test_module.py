@@ -210,6 +210,10 @@ def test_every_level_is_compared_with_pytorch(file: Path, tmp_path: Path) -> Non
     found = succeeds("compare", f"{file}:Mixer", *flags, "--random-inputs", 0, "--all-ops", "--json").json
     assert found["reference"] == "PyTorch" and found["ok"] and set(found["levels"]) == {"tensor", "dataflow", "runtime"}
     assert all(found["ops"][level]["compared"] for level in found["levels"])
+    result = headrace(
+        "compare", f"{file}:Mixer", *flags, "--random-inputs", 0, "--tolerance", 1e-12, "--level", "tensor"
+    )
+    assert result.code == 1 and "accumulated: first proj/linear (mixers.py:" in result.out
     batch = torch.export.Dim("batch")
     program = torch.export.export(torch.nn.Linear(4, 3), (torch.zeros(3, 4),), dynamic_shapes={"input": {0: batch}})
     torch.export.save(program, tmp_path / "l.pt2")
