@@ -12,7 +12,8 @@ WORDS = 4
 ROUNDS = 10
 FACTORS = (0xD2511F53, 0xCD9E8D57)
 STEPS = (0x9E3779B9, 0xBB67AE85)
-"""Of Philox 4x32-10: what words of the counter are multiplied by, and what is added to those of the key, in each round."""
+"""Of Philox 4x32-10: what words of the counter are multiplied by, and what is added to those of the key, in each
+round."""
 OPERATIONS = 10 * ROUNDS
 """Operations of a block: in each round two products, both halves of either, and four exclusive ors."""
 
