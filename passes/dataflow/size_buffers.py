@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from headrace.dialects.dataflow.network import Network
-from headrace.dialects.dataflow.ops import BufferOp, GatherOp, ScatterOp, SectionOp, StageOp
+from headrace.dialects.dataflow.ops import BufferOp, GatherOp, LoadOp, ScatterOp, SectionOp, StageOp
 from headrace.dialects.machine.attributes import device_of
+from headrace.dialects.machine.cost import memory_bytes_per_cycle
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support.journal import Candidate, count, decide
-from headrace.passes.analysis.memory import fitting_frames
+from headrace.passes.analysis.memory import fitting_frames, held_bytes, units_for
 from headrace.passes.analysis.phases import phases
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
@@ -26,6 +28,7 @@ def size(section: SectionOp, device: Device, copies: int) -> bool:
         op.frames, op.copies = IntegerAttr(fitting_frames(op, device, copies), i64), IntegerAttr(1, i64)
     network = Network(section)
     start = {op: min(max(copies, held), op.frame_count) for op, held in overlaps(section, device).items()}
+    start |= {op: ahead(op, device, start[op]) for op in buffers if all(isinstance(v.owner, LoadOp) for v in op.ins)}
     held = dict(start)
     while (stuck := network.run(held)) is not None:
         grown = {op: min(2 * held[op], op.frame_count) for op in stuck.full if held[op] < op.frame_count}
@@ -63,14 +66,30 @@ def overlaps(section: SectionOp, device: Device) -> dict[BufferOp, int]:
     return found
 
 
+def ahead(op: BufferOp, device: Device, least: int) -> int:
+    """Frames that a buffer of what is loaded holds, so that loads go on while the memory answers the first: what the
+    memory sends in that time, as far as the memory units that the buffer takes anyway have room."""
+    frames = op.frames.value.data
+    memory = "hbm" if device.hbm is not None else "ddr"
+    sent = device.memory(memory).latency * device.clock * memory_bytes_per_cycle(device, memory)
+    most = max(least, min(op.frame_count, 1 + ceil(sent / max(1, held_bytes(op, frames, 1)))))
+    units = units_for(op, device, frames, least)
+    while most > least and units_for(op, device, frames, most) > units:
+        most = max(least, most // 2)
+    if most > least:
+        count("buffers that load ahead")
+    return most
+
+
 @dataclass(frozen=True)
 class SizeBuffersPass(Pass):
     """Decide for every buffer which outer loops enumerate its frames, and how many frames it holds.
 
     Assumes tiled stages and a device in the module. A buffer whose reader follows its writer's order holds `copies`
     frames (double buffering); one whose reader needs another order, or whose frames do not spread over memory units,
-    holds more. Where paths of different length meet again, the short path's buffers get the least copies with which the
-    section runs through.
+    holds more. Loads go ahead by as much as the memory sends while it answers, where that takes no more memory units.
+    Where paths of different length meet again, the short path's buffers get the least copies with which the section
+    runs through.
 
         dataflow.buffer [512, 768] (…) to (…) : …   =>   dataflow.buffer [512, 768] (…) to (…) {frames = 1, copies = 2}
     """

@@ -1,9 +1,10 @@
 // RUN: headrace-opt %s -p size-buffers --split-input-file | filecheck %s
 
-// A reader in the order of the writer: two frames are held, one is read while the other is written.
+// A reader in the order of the writer: two frames are held, one is read while the other is written. Of what is loaded
+// all four are, which have room in a memory unit: they come while the memory still answers.
 // CHECK-LABEL: func.func @main(
 // CHECK:         dataflow.load {{.*}} [4 on 0 by 2]>
-// CHECK-NEXT:    dataflow.buffer [8, 6] {{.*}} {frames = 1, copies = 2} :
+// CHECK-NEXT:    dataflow.buffer [8, 6] {{.*}} {frames = 1, copies = 4} :
 // CHECK:         dataflow.stage "exp_0"
 // CHECK:         dataflow.buffer [8, 6] {{.*}} {frames = 1, copies = 2} :
 // CHECK-NEXT:    dataflow.stage "softmax_0"
@@ -177,5 +178,35 @@ builtin.module attributes {machine.device = #machine.device<"sn40l">} {
       dataflow.yield %9 : tensor<8x8xf32>
     }
     func.return %0 : tensor<8x8xf32>
+  }
+}
+
+// -----
+
+// Two frames fill a memory unit: loads go no further ahead than that.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.buffer [8, 65536] {{.*}} {frames = 1, copies = 2} :
+// CHECK-NEXT:    dataflow.stage "exp_0"
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<8x65536xf32>) -> tensor<8x65536xf32> {
+    %0 = dataflow.section "main_0"(%x) : (tensor<8x65536xf32>) -> tensor<8x65536xf32> {
+    ^bb0(%1: tensor<8x65536xf32>):
+      %2 = dataflow.load %1 at 0 [65536, 1] : tensor<8x65536xf32> -> !dataflow.stream<tensor<1x65536xf32>, [8 on 0 by 1]>
+      %3 = dataflow.buffer [8, 65536] (%2 at 0 [65536, 1]) to (at 0 [65536, 1]) : (!dataflow.stream<tensor<1x65536xf32>, [8 on 0 by 1]>) -> !dataflow.stream<tensor<1x65536xf32>, [8 on 0 by 1]>
+      %4 = dataflow.stage "exp_0"(%3) : (!dataflow.stream<tensor<1x65536xf32>, [8 on 0 by 1]>) -> !dataflow.stream<tensor<1x65536xf32>, [8 on 0 by 1]> {
+      ^bb0(%5: tensor<1x65536xf32>):
+        %6 = tensor.exp %5 : tensor<1x65536xf32> -> tensor<1x65536xf32>
+        dataflow.yield %6 : tensor<1x65536xf32>
+      }
+      %5 = dataflow.buffer [8, 65536] (%4 at 0 [65536, 1]) to (at 0 [65536, 1]) : (!dataflow.stream<tensor<1x65536xf32>, [8 on 0 by 1]>) -> !dataflow.stream<tensor<1x65536xf32>, [8 on 0 by 1]>
+      %6 = dataflow.stage "neg_0"(%5) : (!dataflow.stream<tensor<1x65536xf32>, [8 on 0 by 1]>) -> !dataflow.stream<tensor<1x65536xf32>, [8 on 0 by 1]> {
+      ^bb0(%7: tensor<1x65536xf32>):
+        %8 = tensor.neg %7 : tensor<1x65536xf32> -> tensor<1x65536xf32>
+        dataflow.yield %8 : tensor<1x65536xf32>
+      }
+      %7 = dataflow.store (%6 at 0 [65536, 1]) : (!dataflow.stream<tensor<1x65536xf32>, [8 on 0 by 1]>) -> tensor<8x65536xf32>
+      dataflow.yield %7 : tensor<8x65536xf32>
+    }
+    func.return %0 : tensor<8x65536xf32>
   }
 }
