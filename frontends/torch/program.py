@@ -225,6 +225,8 @@ def quiet() -> Generator[None]:
 def _not_exported(module: Any, error: Exception) -> CompileError:
     name = type(module).__name__
     fix = "see whether module(*example_inputs) runs; what Python decides must not depend on elements of tensors"
+    if any(sign in str(error) for sign in ("not a known type", "Unsupported input type")):
+        fix = "take and give tensors in tuples, lists and dicts; torch.utils._pytree.register_pytree_node adds a class"
     return _explained(name, error, "not-exportable", f"{name} cannot be exported", fix)
 
 

@@ -429,3 +429,34 @@ def test_what_is_no_module(models: Any) -> None:
         with pytest.raises(CompileError) as caught:
             headrace.compile(model, example_inputs=(x,))
         assert part in str(caught.value)
+
+
+class Cache:
+    """A class that PyTorch knows nothing of."""
+
+    def __init__(self, x: Any = None) -> None:
+        self.x = x
+
+
+class GivesCache(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return Cache(x)
+
+
+def test_classes_that_are_no_structures() -> None:
+    for module, inputs in ((GivesCache(), (torch.ones(2),)), (torch.nn.ReLU(), (Cache(),))):
+        with pytest.raises(CompileError) as caught:
+            headrace.compile(module, example_inputs=inputs)
+        assert caught.value.code == "not-exportable" and "Cache" in caught.value.what
+        assert "register_pytree_node" in caught.value.fix
+
+
+def test_an_error_of_the_module_itself() -> None:
+    class Wrong(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.reshape(3)
+
+    with pytest.raises(CompileError) as caught:
+        headrace.compile(Wrong(), example_inputs=(torch.ones(2),))
+    assert "test_mistakes.py:" in caught.value.location and "invalid for input of size 2" in str(caught.value)
+    assert "module(*example_inputs)" in caught.value.fix
