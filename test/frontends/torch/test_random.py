@@ -270,6 +270,26 @@ def test_a_module_that_draws_needs_a_seed() -> None:
     assert torch.equal(headrace.compile(nn.Dropout(0.5).eval(), example_inputs=(x + 1,))(x + 1), x + 1)
 
 
+class Named(nn.Module):
+    """Has a buffer of the state's name, which it changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rng", torch.zeros(2))
+
+    def forward(self, x: Any) -> Any:
+        self.rng.add_(1)
+        return torch.rand(2) + self.rng + x
+
+
+def test_a_buffer_may_have_the_name_of_the_state() -> None:
+    exe = made(Named(), seed=7)
+    assert (exe(torch.zeros(2)) >= 1).all()
+    assert (exe(torch.zeros(2)) >= 2).all()
+    assert exe.state()["rng"].tolist() == [2, 2]
+    assert exe.state()["rng'"].tolist() == [2, 0, 7]
+
+
 def test_empty_tensors_are_drawn() -> None:
     assert drawn(lambda x: torch.rand(2, 0)).shape == (2, 0)
     assert drawn(lambda x: torch.randn(())).shape == ()
