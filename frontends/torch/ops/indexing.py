@@ -149,7 +149,7 @@ def _put(n: Node) -> Value:
     index = n.reshape(index, (index.type.elements,))
     new = n.reshape(n.cast(n["source"], x.dtype), index.shape)
     reduction = "add" if n.get("accumulate") else "none"
-    return n.reshape(n.op("scatter_elements", flat, index, new, axis=0, reduction=reduction), x.shape)
+    return n.reshape(_written(n, "scatter_elements", flat, index, new, reduction, axis=0), x.shape)
 
 
 def _indices(n: Node, x: Value) -> list[Value | None]:
@@ -228,7 +228,7 @@ def _index_put(n: Node) -> Value:
     coordinates = n.op("concat", *columns, axis=len(grid)) if len(columns) > 1 else columns[0]
     rest = x.shape[dims[-1] + 1 :]
     reduction = "add" if n.get("accumulate") else "none"
-    return n.op("scatter_nd", x, coordinates, n.broadcast(values, (*grid, *rest)), reduction=reduction)
+    return _written(n, "scatter_nd", x, coordinates, n.broadcast(values, (*grid, *rest)), reduction)
 
 
 def _masked(n: Node, x: Value, mask: Value, values: Value) -> Value:
@@ -280,13 +280,16 @@ def _scatter(n: Node) -> Value:
 
 
 def _scattered(n: Node, x: Value, index: Value, part: Value, reduction: str) -> Value:
-    """Elements written along dim `dim`; truth values are combined as numbers."""
-    axis = n.dim("dim", x.rank)
+    """Elements written along dim `dim`."""
+    return _written(n, "scatter_elements", x, index, part, reduction, axis=n.dim("dim", x.rank))
+
+
+def _written(n: Node, op: str, x: Value, index: Value, part: Value, reduction: str, **attrs: int) -> Value:
+    """Elements or rows written at indices; truth values are combined as numbers."""
     if x.dtype != "i1" or reduction == "none":
-        return n.op("scatter_elements", x, index, part, axis=axis, reduction=reduction)
+        return n.op(op, x, index, part, reduction=reduction, **attrs)
     reduction = {"add": "max", "mul": "min"}.get(reduction, reduction)
-    numbers = n.cast(x, "ui8"), index, n.cast(part, "ui8")
-    return n.cast(n.op("scatter_elements", *numbers, axis=axis, reduction=reduction), "i1")
+    return n.cast(n.op(op, n.cast(x, "ui8"), index, n.cast(part, "ui8"), reduction=reduction, **attrs), "i1")
 
 
 @converts("scatter_reduce", "index_reduce")

@@ -10,7 +10,7 @@ import headrace
 torch = pytest.importorskip("torch")
 aten: Any = torch.ops.aten
 
-X, INDEX = torch.randn(4, 5), torch.tensor([[0, 2, 1], [3, 3, 0]])
+X, INDEX = torch.randn(4, 5, generator=torch.Generator().manual_seed(0)), torch.tensor([[0, 2, 1], [3, 3, 0]])
 
 
 def test_looked_up() -> None:
@@ -49,6 +49,8 @@ def test_written() -> None:
         "scatter a scalar": lambda x, i: x.sum().scatter(0, i[0, 0] * 0, 3.0),
         "put": lambda x, i: x.put(i, part[:2, :3]),
         "put and add": lambda x, i: x.put(i, part[:2, :3], accumulate=True),
+        "truth added": lambda x, i: (x > 0).index_put((i,), part[:1] > 2, accumulate=True),
+        "truth put and added": lambda x, i: (x > 0).put(i, part[:2, :3] > 2, accumulate=True),
         "index_add": lambda x, i: x.index_add(0, i[0], part, alpha=2),
         "index_copy": lambda x, i: x.index_copy(0, i[0], part),
         "index_fill": lambda x, i: x.index_fill(1, i[0], 7.0),
