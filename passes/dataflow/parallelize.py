@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Region, SSAValue
+from xdsl.ir import Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from headrace.dialects.dataflow.ops import (
@@ -29,10 +30,13 @@ from headrace.dialects.support.access import View
 from headrace.dialects.support.journal import Candidate, count, current, decide, decline, may
 from headrace.dialects.tensor.shapes.bodies import cut
 from headrace.passes.analysis.bodies import Body
-from headrace.passes.analysis.phases import Grid, Memories, divisible, options, phases
+from headrace.passes.analysis.phases import Grid, Memories, Place, divisible, options, phases
 from headrace.passes.analysis.pieces import Split
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
+
+WORTH = 0.2
+"""What a unit has to save when it hastens a tile, relative to what units do on average."""
 
 
 def spread(section: SectionOp, device: Device, share: float, most: int, by: str) -> bool:
@@ -52,12 +56,20 @@ def spread(section: SectionOp, device: Device, share: float, most: int, by: str)
     budget = max(int(device.count("pcu") * share), 1)
     chosen = grid.share(list(demand.values()), budget) if by == "time" else None
     times = dict(zip(demand, chosen, strict=True)) if chosen else {}
-    changed = False
+    targets: dict[StageOp, float] = {}
+    taken: dict[StageOp, int] = {}
     for op, some in ways.items():
         target = float(grid.times[times[place[op].phase]]) * (1 + 1e-9) if times else float("inf")
         if by == "equal":
             target = min((way[2] for way in some if way[1] <= budget // len(ways)), default=target)
-        split, units, cycles = next(way for way in some if way[2] <= target)
+        targets[op] = target
+        taken[op] = next(i for i, way in enumerate(some) if way[2] <= target)
+    if times:
+        _hasten(taken, ways, place, budget)
+    changed = False
+    for op, some in ways.items():
+        target = targets[op]
+        split, units, cycles = some[taken[op]]
         count("compute units", units)
         if split.parts == op.parts and split.rest is None:
             decline("spread", op, f"it takes {cycles:,.0f} cycles as it is; its phase may take {target:,.0f}")
@@ -71,6 +83,61 @@ def spread(section: SectionOp, device: Device, share: float, most: int, by: str)
                 count("stages of a rest")
             changed = True
     return changed
+
+
+def _hasten(
+    taken: dict[StageOp, int],
+    ways: Mapping[StageOp, Sequence[tuple[Split, int, float]]],
+    place: Mapping[Operation, Place],
+    budget: int,
+) -> None:
+    """Spend the units that are left on the first tile, which passes the stages of a phase one after the other: where
+    they have few tiles that takes longer than the phase's pace says. Of all stages that a tile passes at a time the
+    slowest counts; what saves most cycles a unit comes first, for as long as that is `WORTH` of what units do on
+    average."""
+    steps = {op: stream_of(op.outs[0]).steps for op in ways}
+    ranks: dict[Place, list[StageOp]] = {}
+    for op in ways:
+        ranks.setdefault(place[op], []).append(op)
+
+    def longest(some: Sequence[StageOp]) -> float:
+        return max(ways[op][taken[op]][2] / steps[op] for op in some)
+
+    def better(some: Sequence[StageOp]) -> tuple[float, int, dict[StageOp, int]] | None:
+        """Cycles saved a unit, the units, and the ways, when the slowest of stages takes its next way and the others
+        are no slower than that; None when there is none."""
+        slowest = max(some, key=lambda op: ways[op][taken[op]][2] / steps[op])
+        if taken[slowest] + 1 == len(ways[slowest]):
+            return None
+        least = ways[slowest][taken[slowest] + 1][2] / steps[slowest]
+        chosen: dict[StageOp, int] = {}
+        units = 0
+        for op in some:
+            i = next((i for i in range(taken[op], len(ways[op])) if ways[op][i][2] / steps[op] <= least), None)
+            if i is None:
+                return None
+            chosen[op] = i
+            units += ways[op][i][1] - ways[op][taken[op]][1]
+        return (longest(some) - least) / max(units, 1), units, chosen
+
+    left = budget - sum(ways[op][i][1] for op, i in taken.items())
+    enough = WORTH * sum(longest(some) for some in ranks.values()) / max(budget, 1)
+    queue = [(-found[0], n) for n, some in enumerate(ranks.values()) if (found := better(some)) is not None]
+    members = list(ranks.values())
+    heapify(queue)
+    while queue:
+        _, n = heappop(queue)
+        found = better(members[n])
+        assert found is not None
+        gain, units, chosen = found
+        if gain < enough:
+            break
+        if units > left:
+            continue
+        left -= units
+        taken.update(chosen)
+        if (found := better(members[n])) is not None:
+            heappush(queue, (-found[0], n))
 
 
 def divide(stage: StageOp, rest: int) -> tuple[StageOp, StageOp]:
@@ -200,7 +267,8 @@ class ParallelizePass(Pass):
     Assumes tiled stages and a device in the module. Output tiles are cut along one or two axes of the body, by what the
     parts cost on a unit and its ports; where that is the same, a contraction by columns, other bodies by rows. Stages
     that wait for a whole buffer work in a later phase; the times of all phases are chosen such that their sum is least
-    for the units that the section may take.
+    for the units that the section may take. Units that are left go to stages that a tile passes one after the other,
+    where they save most on its way through.
 
     Columns that no number of parts divides well have parts that fill lanes or stages, and a rest: a stage of its own
     that reads and writes the same buffers beside the others.

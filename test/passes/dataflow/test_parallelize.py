@@ -2,18 +2,24 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 import headrace.passes.dataflow.parallelize as parallelize
+from headrace.backend.encode import encode
+from headrace.compiler import lower
 from headrace.dialects.dataflow.ops import SectionOp, StageOp
 from headrace.dialects.machine.device import load_device
+from headrace.frontends.decoder import build_decoder, preset
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.phases import divisible
 from headrace.passes.analysis.pieces import splits
 from headrace.runtime import beside
+from headrace.runtime.timing import time_program
+from headrace.tools.bench.mapping import pipeline
 from headrace.tools.fuzz.campaign import Plan, outcome
 from headrace.tools.opt import context, parse
 
@@ -84,3 +90,15 @@ def test_units_fall_as_time_rises() -> None:
     found = splits(_product(64, 128, 1000), load_device("sn40l"), 512, uneven=True)
     assert [s.units for s in found] == sorted(s.units for s in found)
     assert all(a.interval > b.interval for a, b in pairwise(found))
+
+
+def test_units_that_are_left_hasten_the_first_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few tiles each pass stage after stage, so that the pace of the slowest is not all that counts."""
+    seconds: list[float] = []
+    for worth in (parallelize.WORTH, float("inf")):
+        monkeypatch.setattr(parallelize, "WORTH", worth)
+        config = replace(preset("llama-2-7b"), layers=2)
+        module = build_decoder(config, "prefill", tokens=512, dtype="bf16").module
+        lower(module, "sn40l", pipeline("O3", {}))
+        seconds.append(time_program(encode(module)).seconds)
+    assert seconds[0] < 0.99 * seconds[1]
