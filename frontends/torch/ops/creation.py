@@ -15,7 +15,7 @@ def _full(n: Node) -> Value:
     return n.filled(n.number(FILL[n.stem]), n.type)
 
 
-@converts("empty", "empty_permuted", "empty_strided")
+@converts("empty", "empty_permuted", "empty_strided", "new_empty_strided")
 def _empty(n: Node) -> Value:
     """What PyTorch leaves undefined is zero."""
     return n.filled(0, n.type)

@@ -98,10 +98,10 @@ def _max_pool(n: Node) -> Value | tuple[Value | None, ...]:
     rank, x = _rank(n), n["self"]
     windows = _Windows.of(n, rank)
     x = _batched(n, x, rank)
-    y = n.done(n.op("max_pool", x, **windows.attributes()))
+    y = n.op("max_pool", x, **windows.attributes())
     if len(n.results) == 1:
-        return y
-    return y, _places(n, x, windows.positions(y.shape[2:])) if n.uses(1) else None
+        return n.done(y)
+    return n.done(y), _places(n, x, windows.positions(y.shape[2:])) if n.uses(1) else None
 
 
 def _places(n: Node, x: Value, positions: Sequence[Array]) -> Value:
