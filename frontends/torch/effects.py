@@ -88,7 +88,7 @@ def watched(module: Any, again: bool = False) -> Generator[Effects]:
             if not one.changed():
                 continue
             if one.attribute and not again:
-                seen.written.append((one, one.space.get(one.name)))
+                seen.written.append((one, _stand_in(one.space.get(one.name))))
             else:
                 seen.add(f"{name} changes {one.what}", one.location(), one.fix)
 
@@ -103,6 +103,9 @@ def watched(module: Any, again: bool = False) -> Generator[Effects]:
     finally:
         sys.stdout, sys.stderr = streams
         hook.remove()
+        for one in held:
+            if one.attribute:
+                one.restore()
         for logger, disabled in loggers:
             logger.disabled = disabled
 
@@ -126,6 +129,23 @@ class _Held:
         same = now is self.value or (type(now) in PLAIN and type(now) is type(self.value) and now == self.value)
         return not same or not _same(_content(now), self.content)
 
+    def restore(self) -> None:
+        """Have a container hold again what it held: PyTorch leaves tensors of the export in it."""
+        content, held = self.content, self.value
+        if not isinstance(content, list) or _same(_content(held), content):
+            return
+        first = cast("list[Any]", content)
+        if isinstance(held, dict):
+            table = cast("dict[Any, Any]", held)
+            table.clear()
+            table.update(zip(first[::2], first[1::2], strict=True))
+        elif isinstance(held, list):
+            held[:] = first
+        elif isinstance(held, set):
+            elements = cast("set[Any]", held)
+            elements.clear()
+            elements.update(first)
+
     def location(self) -> str:
         """The line that writes it; else the first that reads it."""
         for wanted in (("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR"), ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD")):
@@ -145,6 +165,9 @@ PASSED = (ModuleType, FunctionType, type, property, staticmethod, classmethod)
 
 def _held(module: Any) -> Iterator[_Held]:
     """Globals of the user's code that the module runs, and attributes of its modules."""
+    import torch
+
+    internal = vars(torch.nn.Module())
     spaces: dict[int, tuple[dict[str, Any], dict[int, CodeType]]] = {}
     for path, one in module.named_modules():
         own = cast("dict[str, Any]", vars(one))
@@ -158,11 +181,15 @@ def _held(module: Any) -> Iterator[_Held]:
         if not codes:
             continue
         for name, value in own.items():
-            if type(value) in PLAIN and value is not None:
-                what = f"attribute {path}{'.' if path else ''}{name}"
-                fix = f"make it a buffer: self.register_buffer('{name}', torch.tensor({value!r}))"
-                fix = fix if isinstance(value, int | float) else FIX
-                yield _Held(what, name, own, codes, value, None, fix, True)
+            if name in internal or value is None:
+                continue
+            what = f"attribute {path}{'.' if path else ''}{name}"
+            if isinstance(value, torch.Tensor | int | float):
+                first = "..." if isinstance(value, torch.Tensor) else f"torch.tensor({value!r})"
+                fix = f"make it a buffer: self.register_buffer('{name}', {first})"
+                yield _Held(what, name, own, codes, value, _content(value), fix, True)
+            elif type(value) in (*PLAIN, list, dict, set):
+                yield _Held(what, name, own, codes, value, _content(value), FIX, True)
     for space, found in spaces.values():
         for one in space.values():
             if isinstance(one, FunctionType) and one.__globals__ is space:
@@ -192,6 +219,18 @@ def _content(value: Any) -> Any:
         return None
     own: dict[str, Any] | None = getattr(value, "__dict__", None)
     return [x for pair in own.items() for x in pair] if own is not None and len(own) <= MOST else None
+
+
+def _stand_in(value: Any) -> Any:
+    """A value as it would be at the next call: tensors of an export are of no use in another."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def made(x: Any) -> Any:
+        static = isinstance(x, torch.Tensor) and all(type(n) is int for n in x.shape)
+        return torch.zeros(tuple(x.shape), dtype=x.dtype) if static else x
+
+    return tree_map(made, value)
 
 
 def _same(now: Any, then: Any) -> bool:

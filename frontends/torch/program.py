@@ -7,7 +7,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,7 @@ def export(
             with watched(module) as seen:
                 program = torch.export.export(module, args, kwargs, strict=strict)
             if seen.written:
-                with seen.kept(), watched(module, again=True) as more:
+                with seen.kept(), watched(module, again=True) as more, suppress(Exception):
                     torch.export.export(module, args, kwargs, strict=strict)
                 seen.errors.diagnostics.extend(more.errors.diagnostics)
         seen.errors.raise_if_any()
@@ -210,7 +210,8 @@ def lowered(program: Any) -> ExportedProgram:
         with quiet():
             return program.run_decompositions(decompositions())
     except Exception as error:
-        raise _explained("the program", error, "bad-model", "PyTorch does not decompose the program", "") from error
+        fix = "make it a buffer: self.register_buffer" if "register it as buffer" in str(error) else ""
+        raise _explained("the program", error, "bad-model", "PyTorch does not decompose the program", fix) from error
 
 
 @contextmanager

@@ -418,6 +418,52 @@ def test_an_attribute_that_a_call_writes_before_it_reads() -> None:
     assert module.rows == 0
 
 
+class Remembers(torch.nn.Module):
+    """Keeps tensors in attributes, in a way."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+        self.sum = torch.zeros(2)
+        self.table = torch.zeros(0)
+        self.memo: dict[int, Any] = {}
+        self.seen: list[Any] = []
+        self.last: Any = None
+
+    def forward(self, x: Any) -> Any:
+        if self.how == "sum":
+            self.sum = self.sum + x
+            return self.sum * 1
+        if self.how == "seen":
+            self.seen.append(x)
+            return x * len(self.seen)
+        if self.how == "last":
+            self.last = x + 1
+            return self.last * 2
+        if self.how == "table":
+            if self.table.shape[0] != x.shape[0]:
+                self.table = torch.ones(x.shape[0])
+            return x * self.table
+        if x.shape[0] not in self.memo:
+            self.memo[x.shape[0]] = torch.ones(x.shape[0])
+        return x + self.memo[x.shape[0]]
+
+
+@pytest.mark.parametrize("how", ["sum", "seen", "last", "table", "memo"])
+def test_tensors_in_attributes(how: str) -> None:
+    """What is another at each call is refused; what a call makes for itself is computed; the module stays as it was."""
+    module, x = Remembers(how), torch.ones(2)
+    before = {**vars(module), "memo": dict(module.memo), "seen": list(module.seen)}
+    if how in ("sum", "seen"):
+        with pytest.raises(CompileError, match=f"Remembers changes attribute {how}"):
+            headrace.compile(module, example_inputs=(x,))
+    else:
+        executable = headrace.compile(module, example_inputs=(x,))
+        assert all(executable(x).tolist() == Remembers(how)(x).tolist() for _ in range(2))
+    assert all(vars(module)[name] is before[name] for name in ("sum", "table", "last"))
+    assert module.memo == {} and module.seen == []
+
+
 def test_what_is_no_module(models: Any) -> None:
     x = torch.ones(2, 4)
     for model, part in (
