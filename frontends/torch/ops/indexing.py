@@ -232,7 +232,8 @@ def _index_put(n: Node) -> Value:
 
 
 def _masked(n: Node, x: Value, mask: Value, values: Value) -> Value:
-    """Values where a mask is true: the same everywhere, or the next ones in the order of the mask's elements."""
+    """Values where a mask is true: the same everywhere, or the next ones in the order of the mask's elements. There are
+    as many as it is true, which PyTorch checks when it runs: the last one stands for more."""
     first = next(d for d, index in enumerate(n.get("indices")) if index is not None)
     lead, rest = x.shape[:first], x.shape[first + mask.rank :]
     spread = n.reshape(n.cast(mask, "i1"), (*(1,) * first, *mask.shape, *(1,) * len(rest)))

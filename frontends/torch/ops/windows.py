@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from headrace.dialects.support import dtypes
-from headrace.frontends.building import Value
+from headrace.frontends.building import Refused, Value
 from headrace.frontends.convolution import padded_or_cropped, transposed
 from headrace.frontends.torch.node import Node
 from headrace.frontends.torch.ops import converts
@@ -358,71 +359,179 @@ def _folded(n: Node, y: Value, axis: int, lo: int, hi: int) -> Value:
 @converts("grid_sampler_3d")
 def _grid_sampler(n: Node) -> Value:
     """The elements around each point, weighed by how near they are, or the nearest; none outside."""
-    x, grid = n["input"], n["grid"]
     if not n.type.elements:
         return n.filled(0, n.type)
-    nearest = n.number("interpolation_mode") == 1
-    batch, channels, *size = x.shape
-    points = prod(grid.shape[1:-1])
-    corners: list[tuple[Value, Value]] = []  # of each corner around a point the element in its plane, and its weight
-    for axis, length in enumerate(size):
-        at = n.slice(grid, grid.rank - 1, len(size) - 1 - axis, len(size) - axis)
-        at = _position(
-            n, n.reshape(at, (batch, points)), length, n.number("padding_mode"), bool(n.get("align_corners"))
-        )
-        taps = _taps(n, at, length, nearest)
-        if not corners:
-            corners = taps
-            continue
-        rows = [(n.op("mul", element, length), weight) for element, weight in corners]
-        corners = [
-            (n.op("add", row, element), n.op("mul", weight, share)) for row, weight in rows for element, share in taps
-        ]
-    plane = n.reshape(x, (batch, channels, prod(size)))
+    points = _Points.of(n)
+    plane = n.reshape(n["input"], (*points.lead, prod(points.size)))
     total: Value | None = None
-    for element, weight in corners:
-        spread = n.broadcast(n.reshape(element, (batch, 1, points)), (batch, channels, points))
-        part = n.op("gather_elements", plane, spread, axis=2)
-        part = n.op("mul", part, n.reshape(weight, (batch, 1, points)))
+    for corner in product(*points.taps):
+        part = n.op("gather_elements", plane, points.spread(n, points.element(n, corner)), axis=2)
+        part = n.op("mul", part, points.across(n, _product(n, [tap.weight for tap in corner])))
         total = part if total is None else n.op("add", total, part)
     assert total is not None
     return n.reshape(total, n.type.shape)
 
 
-def _taps(n: Node, at: Value, length: int, nearest: bool) -> list[tuple[Value, Value]]:
-    """The elements of a dim of `length` around positions, by number, with their weights: none for those outside."""
-    one = n.scalar(1, at.dtype)
-    if nearest:
-        given = [(n.op("round", at), one)]
-    else:
-        first = n.op("floor", at)
-        ahead = n.op("sub", at, first)
-        given = [(first, n.op("sub", one, ahead)), (n.op("add", first, one), ahead)]
-    found: list[tuple[Value, Value]] = []
-    zero, top = n.scalar(0, at.dtype), n.scalar(length - 1, at.dtype)
-    for element, weight in given:
-        inside = n.op("and", n.op("greater_equal", element, zero), n.op("less_equal", element, top))
-        kept = n.cast(n.op("select", inside, element, zero), "i64")
-        found.append((kept, n.op("select", inside, weight, zero)))
+@converts("grid_sampler_2d_backward", "grid_sampler_3d_backward")
+def _grid_sampler_backward(n: Node) -> tuple[Value | None, ...]:
+    """Each element gets what the points near it got; a point moves what it got by what its neighbours differ."""
+    x, grid, dy = n["input"], n["grid"], n["grad_output"]
+    mode = n.number("interpolation_mode")
+    if mode == 2:
+        raise Refused("gradients of bicubic samples are not made", "sample with mode='bilinear'")
+    wanted = tuple(n.get("output_mask"))
+    if not dy.type.elements or not x.type.elements:
+        return tuple(n.filled(0, type) if type else None for type in n.results)
+    points = _Points.of(n)
+    plane = n.reshape(x, (*points.lead, prod(points.size)))
+    dy = n.reshape(dy, (*points.lead, points.count))
+    elements: list[Value] = []
+    shares: list[Value] = []
+    moved: list[Value | None] = [None] * len(points.size)
+    for corner in product(*points.taps):
+        element = points.element(n, corner)
+        weights = [tap.weight for tap in corner]
+        elements.append(points.spread(n, element))
+        shares.append(n.op("mul", dy, points.across(n, _product(n, weights))))
+        if not wanted[1] or mode == 1:
+            continue
+        part = n.op("mul", dy, n.op("gather_elements", plane, elements[-1], axis=2))
+        part = n.op("reduce_sum", part, axes=(1,), keepdims=False)
+        for axis, tap in enumerate(corner):
+            slope = n.op("mul", part, _product(n, [*weights[:axis], tap.slope, *weights[axis + 1 :]]))
+            before = moved[axis]
+            moved[axis] = slope if before is None else n.op("add", before, slope)
+    found: list[Value | None] = [None, None]
+    if wanted[0]:
+        at, part = (n.op("concat", *x, axis=2) if len(x) > 1 else x[0] for x in (elements, shares))
+        zeros = n.filled(0, type(x.type)(plane.shape, x.dtype))
+        found[0] = n.reshape(n.op("scatter_elements", zeros, at, part, axis=2, reduction="add"), x.shape)
+    if wanted[1] and mode == 1:
+        found[1] = n.filled(0, grid.type)
+    elif wanted[1]:
+        ways = [n.op("mul", way, slope) for way, slope in zip(moved, points.slopes(n), strict=True) if way is not None]
+        columns = [n.reshape(way, (*grid.shape[:-1], 1)) for way in reversed(ways)]
+        found[1] = n.op("concat", *columns, axis=grid.rank - 1)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Tap:
+    """An element of a dim near each point: its number, its weight, and how that changes with the position."""
+
+    element: Value
+    weight: Value
+    slope: Value
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Where a tensor [batch, channel, dims…] is sampled."""
+
+    lead: tuple[int, int]
+    size: tuple[int, ...]
+    count: int
+    padding: int
+    corners: bool
+    positions: tuple[Value, ...]
+    """In each dim, before those outside are taken back in."""
+    taps: tuple[tuple[_Tap, ...], ...]
+
+    @staticmethod
+    def of(n: Node) -> _Points:
+        """Those of a grid; its last dim has the last dim of the tensor first."""
+        grid, (batch, channels, *size) = n["grid"], n["input"].shape
+        count, padding, corners = prod(grid.shape[1:-1]), n.number("padding_mode"), bool(n.get("align_corners"))
+        positions: list[Value] = []
+        for axis, length in enumerate(size):
+            at = n.slice(grid, grid.rank - 1, len(size) - 1 - axis, len(size) - axis)
+            ones = n.op("add", n.reshape(at, (batch, count)), 1.0)
+            if corners:
+                positions.append(n.op("mul", ones, (length - 1) / 2))
+            else:
+                positions.append(n.op("mul", n.op("sub", n.op("mul", ones, float(length)), 1.0), 0.5))
+        nearest = n.number("interpolation_mode") == 1
+        taps = (
+            _taps(n, _inside(n, at, length, padding, corners), length, nearest)
+            for at, length in zip(positions, size, strict=True)
+        )
+        return _Points((batch, channels), tuple(size), count, padding, corners, tuple(positions), tuple(taps))
+
+    def element(self, n: Node, corner: Sequence[_Tap]) -> Value:
+        """The number in its plane of an element near each point."""
+        found = corner[0].element
+        for length, tap in zip(self.size[1:], corner[1:], strict=True):
+            found = n.op("add", n.op("mul", found, length), tap.element)
+        return found
+
+    def across(self, n: Node, x: Value) -> Value:
+        """Numbers of points, the same for all channels."""
+        return n.reshape(x, (self.lead[0], 1, self.count))
+
+    def spread(self, n: Node, x: Value) -> Value:
+        """Numbers of points for each channel."""
+        return n.broadcast(self.across(n, x), (*self.lead, self.count))
+
+    def slopes(self, n: Node) -> list[Value]:
+        """How positions change with the coordinates, by dim."""
+        found: list[Value] = []
+        for at, length in zip(self.positions, self.size, strict=True):
+            zero, top = n.scalar(0, at.dtype), n.scalar(length - 1, at.dtype)
+            slope = n.scalar((length - 1) / 2 if self.corners else length / 2, at.dtype)
+            if self.padding == 2:
+                low, turned, span = _turned(n, at, length, self.corners)
+                back = n.op("less", at, low), n.op("greater_equal", turned, span)
+                slope = n.op("select", n.op("xor", *back), n.op("neg", slope), slope)
+                at = _reflected(n, at, length, self.corners)
+            if self.padding:
+                within = n.op("and", n.op("greater", at, zero), n.op("less", at, top))
+                slope = n.op("select", within, slope, zero)
+            found.append(slope)
+        return found
+
+
+def _product(n: Node, factors: Sequence[Value]) -> Value:
+    found = factors[0]
+    for factor in factors[1:]:
+        found = n.op("mul", found, factor)
     return found
 
 
-def _position(n: Node, at: Value, length: int, padding: int, corners: bool) -> Value:
-    """A coordinate from -1 to 1 as a position in a dim of `length`; outside it is left (0), taken to the border (1) or
-    reflected (2)."""
-    ones = n.op("add", at, 1.0)
-    if corners:
-        at = n.op("mul", ones, (length - 1) / 2)
+def _taps(n: Node, at: Value, length: int, nearest: bool) -> tuple[_Tap, ...]:
+    """The elements of a dim of `length` around positions; those outside weigh nothing."""
+    one, zero, top = (n.scalar(v, at.dtype) for v in (1, 0, length - 1))
+    if nearest:
+        given = [(n.op("round", at), one, zero)]
     else:
-        at = n.op("mul", n.op("sub", n.op("mul", ones, float(length)), 1.0), 0.5)
+        first = n.op("floor", at)
+        ahead = n.op("sub", at, first)
+        given = [(first, n.op("sub", one, ahead), n.scalar(-1, at.dtype)), (n.op("add", first, one), ahead, one)]
+    found: list[_Tap] = []
+    for element, weight, slope in given:
+        inside = n.op("and", n.op("greater_equal", element, zero), n.op("less_equal", element, top))
+        kept, weight, slope = (n.op("select", inside, x, zero) for x in (element, weight, slope))
+        found.append(_Tap(n.cast(kept, "i64"), weight, slope))
+    return tuple(found)
+
+
+def _inside(n: Node, at: Value, length: int, padding: int, corners: bool) -> Value:
+    """Positions in a dim of `length`; those outside stay (0), are taken to the border (1) or reflected (2)."""
     if padding == 2:
-        low, span = (0.0, length - 1.0) if corners else (-0.5, float(length))
-        if not span:
-            return n.op("mul", at, 0.0)
-        apart = n.op("abs", n.op("sub", at, low))
-        turned = n.op("mod", apart, n.scalar(2 * span, at.dtype))
-        back = n.op("sub", n.scalar(2 * span, at.dtype), turned)
-        at = n.op("add", n.op("min", turned, back), low)
-    if padding:
-        at = n.op("min", n.op("max", at, 0.0), n.scalar(length - 1, at.dtype))
-    return at
+        at = _reflected(n, at, length, corners)
+    return n.op("min", n.op("max", at, 0.0), n.scalar(length - 1, at.dtype)) if padding else at
+
+
+def _reflected(n: Node, at: Value, length: int, corners: bool) -> Value:
+    """Positions, mirrored at both ends as often as it takes: at the outermost elements, or half an element further."""
+    if corners and length == 1:
+        return n.op("mul", at, 0.0)
+    low, turned, span = _turned(n, at, length, corners)
+    back = n.op("sub", n.op("mul", span, 2.0), turned)
+    return n.op("add", n.op("min", turned, back), low)
+
+
+def _turned(n: Node, at: Value, length: int, corners: bool) -> tuple[Value, Value, Value]:
+    """The lower end, how far positions are from it after whole turns there and back, and how far it is to the upper."""
+    low, span = (0.0, max(length - 1.0, 1.0)) if corners else (-0.5, float(length))
+    turned = n.op("mod", n.op("abs", n.op("sub", at, low)), n.scalar(2 * span, at.dtype))
+    return n.scalar(low, at.dtype), turned, n.scalar(span, at.dtype)

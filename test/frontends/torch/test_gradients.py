@@ -151,6 +151,25 @@ def test_resampling(mode: str) -> None:
         check(functions, *inputs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_samples_at_points(padding: int) -> None:
+    torch.manual_seed(0)
+    x, at = torch.randn(2, 3, 4, 5), 3 * torch.rand(2, 2, 4, 2) - 1.5
+    solid, points = torch.randn(2, 2, 3, 1, 4), 3 * torch.rand(2, 1, 2, 4, 3) - 1.5
+    functions: Any = {}
+    for mode in (0, 1):
+        for corners in (False, True):
+            rest = mode, padding, corners, [True, True]
+            functions[f"2d {mode} {corners}"] = lambda x, at, dy, solid, points, d3, rest=rest: (
+                aten.grid_sampler_2d_backward(dy, x, at, *rest)
+            )
+            functions[f"3d {mode} {corners}"] = lambda x, at, dy, solid, points, d3, rest=rest: (
+                aten.grid_sampler_3d_backward(d3, solid, points, *rest)
+            )
+    inputs = x, at, torch.randn(2, 3, 2, 4), solid, points, torch.randn(2, 2, 1, 2, 4)
+    check(functions, *inputs, rtol=1e-4, atol=1e-5)
+
+
 def test_embeddings() -> None:
     torch.manual_seed(0)
     index = torch.randint(0, 5, (3, 4))

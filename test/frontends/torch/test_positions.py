@@ -50,7 +50,7 @@ def test_positions_are_pytorchs(name: str) -> None:
     torch.testing.assert_close(found, CASES[name](*given))
 
 
-def test_a_mask_of_unknown_count_is_refused() -> None:
-    given = torch.randn(3), torch.randn(3)
+def test_a_mask_of_unknown_count_beside_an_index_is_refused() -> None:
+    given = torch.randn(3, 4), torch.tensor([0, 2])
     with pytest.raises(CompileError, match=r"torch\.where"):
-        headrace.compile(Calls(lambda x, y: aten.index_put(x, [x > 0], y[:2], accumulate=False)), example_inputs=given)
+        headrace.compile(Calls(lambda x, i: aten.index_put(x, [x[:, 0] > 0, i], x[0, :2])), example_inputs=given)
