@@ -17,7 +17,7 @@ from headrace.runtime import beside
 from headrace.tools.fuzz.campaign import Plan, outcome
 from headrace.tools.opt import context, parse
 
-SEEDS = range(7000, 7014)
+SEEDS = range(7000, 7018)
 
 
 @pytest.fixture
