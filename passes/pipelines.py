@@ -33,6 +33,7 @@ TENSOR = (
     "cse",
     "dce",
     "outline-repeated-layers",  # before any mapping, so that a layer is mapped once
+    "order-ops",  # sections are runs of ops
 )
 DATAFLOW = (
     "convert-tensor-to-dataflow",

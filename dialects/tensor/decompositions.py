@@ -232,9 +232,9 @@ def attention_scores(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSA
     query, key, _, *mask = operands
     rank = len(tt(key).shape)
     scale = attrs.get("scale")
-    scaled = e.mul(query, 1 / math.sqrt(max(tt(query).shape[-1], 1)) if scale is None else scale)
     transposed = e.transpose(key, perm=(*range(rank - 2), rank - 1, rank - 2))
-    scores = e.matmul(scaled, transposed)
+    product = e.matmul(query, transposed)
+    scores = e.mul(product, 1 / math.sqrt(max(tt(query).shape[-1], 1)) if scale is None else scale)
     if mask:
         boolean = tt(mask[0]).dtype == "i1"
         scores = e.select(mask[0], scores, -math.inf) if boolean else e.add(scores, mask[0])
@@ -248,7 +248,10 @@ def attention_scores(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSA
 
 @decomposes("tensor.attention")
 def _attention(e: Emit, attrs: Attrs, operands: Sequence[SSAValue]) -> SSAValue:
-    _, exponential, total = _exponentials(e, attention_scores(e, attrs, operands), -1)
+    scores = attention_scores(e, attrs, operands)
+    if tt(scores).shape[-1]:
+        return e.matmul(e.softmax(scores, axis=-1), operands[2])
+    _, exponential, total = _exponentials(e, scores, -1)  # a softmax along nothing
     return e.matmul(e.div(exponential, total), operands[2])
 
 

@@ -347,6 +347,69 @@ class PadOfPad(RewritePattern):
         rewriter.replace(op, _make("pad", inner.input, attrs, inner, op))
 
 
+# Products with what is repeated
+
+
+@canonicalizes("tensor.matmul", of=["tensor.reshape", "tensor.transpose"])
+class ProductWithRepeats(RewritePattern):
+    """A product with matrices that are each repeated some times in a row is one of fewer matrices with the rows of all
+    of these times: heads of queries that share keys and values. It is when those rows are few.
+
+        %1 = tensor.reshape (tensor.broadcast %k)      [b, g, 1, n, m] -> [b, g, r, n, m] -> [b, g * r, n, m]
+        %2 = tensor.matmul %q, %1                      [b, g * r, t, n]
+    =>  %1 = tensor.matmul (tensor.reshape %q), (tensor.reshape %k)     [b, g, r * t, n], [b, g, n, m]
+        %2 = tensor.reshape %1
+    """
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        left, right = op.operands
+        a, b = tt(left).shape, tt(right).shape
+        found = _repeated(right)
+        if found is None:
+            return
+        source, times, swapped = found
+        if a[:-2] != b[:-2] or not tt(op.results[0]).elements:
+            decline(rewriter, "its operands are repeated along other dims")
+            return
+        *lead, heads, rows, inner = a
+        if times * rows >= max(b[-2:]):
+            decline(rewriter, f"the {rows} rows of each are as many as what they share: they keep their own dim")
+            return
+        shape = tt(source).shape
+        made, value = _reshape(source, (*lead, heads // times, *shape[-2:]), op)
+        if swapped:
+            rank = len(a)
+            made.append(_make("transpose", value, {"perm": (*range(rank - 2), rank - 1, rank - 2)}, op))
+            value = made[-1].results[0]
+        before, left = _reshape(left, (*lead, heads // times, times * rows, inner), op)
+        product = create(op.name, [left, value], attributes_of(op), op.location)
+        after, value = _reshape(product.results[0], tt(op.results[0]).shape, op)
+        rewriter.replace(op, [*made, *before, product, *after], [value])
+
+
+def _repeated(value: SSAValue) -> tuple[SSAValue, int, bool] | None:
+    """What a value holds several times in a row, along the dim before its last two: as it was before it was repeated,
+    how many times, and whether its last two dims are swapped since."""
+    rank = len(tt(value).shape)
+    swap = _maker(value, TransposeOp)
+    if swap is not None:
+        if attributes_of(swap)["perm"] != (*range(rank - 2), rank - 1, rank - 2):
+            return None
+        value = swap.input
+    shape = tt(value).shape
+    merge = _maker(value, ReshapeOp)
+    spread = None if merge is None else _maker(merge.input, BroadcastOp)
+    if spread is None or rank < 3:
+        return None
+    wide, narrow = tt(spread.result).shape, tt(spread.input).shape
+    if len(wide) != rank + 1 or len(narrow) != rank + 1:
+        return None
+    times = wide[-3]
+    if times < 2 or wide != (*shape[:-3], wide[-4], times, *shape[-2:]) or narrow != (*wide[:-3], 1, *wide[-2:]):
+        return None
+    return spread.input, times, swap is not None
+
+
 # Known positions
 
 

@@ -5,7 +5,8 @@
 // By default what the mapping takes whole stays, and the rest becomes primitives at its location.
 // CHECK-LABEL: @attention
 // CHECK:         tensor.matmul {{.*}} loc("attend")
-// CHECK:         tensor.exp {{.*}} loc("attend")
+// CHECK:         tensor.mul {{.*}} loc("attend")
+// CHECK:         tensor.softmax {{.*}} loc("attend")
 // CHECK:         tensor.matmul {{.*}} loc("attend")
 // CHECK-NOT:     tensor.attention
 // ALL-LABEL: @attention

@@ -23,8 +23,9 @@ PASSES = (
     "fuse",
     "decompose",
     "decompose{keep=none}",
+    "order-ops",
     "outline-repeated-layers{min-ops=2 min-saved=2}",
-    "canonicalize,cse,fuse,simplify-views,fold-constants,decompose,canonicalize,cse,dce,outline-repeated-layers",
+    "canonicalize,cse,fuse,simplify-views,fold-constants,decompose,canonicalize,cse,dce,outline-repeated-layers,order-ops",
     "decompose{keep=none},canonicalize,cse,fuse,fold-batch-norm,fold-constants,dce,outline-repeated-layers{min-saved=4}",
 )
 SEEDS = 16
