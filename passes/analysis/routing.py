@@ -57,6 +57,8 @@ SEARCHES = 4000
 """Ways, one for each target and turn rule, that are searched through the whole mesh at most."""
 PATIENCE = 6
 """Rounds of the negotiation without improvement before it is given up."""
+NEAR = 1.05
+"""Times the load that no routing gets below: where links are overloaded in any case, less is not looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,6 +312,12 @@ class _State:
         kept = dict(self.paths), self.channel.copy(), self.takes.copy(), self.load.copy(), self.flows.copy()
         return _Snapshot(self.excess(), *kept, list(self.trees))
 
+    def is_near(self, kept: _Snapshot) -> bool:
+        """Whether links must be overloaded, and are hardly more than that."""
+        if self.limit <= self.problem.capacity or kept.load.max(initial=0.0) > NEAR * self.limit:
+            return False
+        return bool((kept.flows <= self.problem.flow_ids).all())
+
     def restore(self, kept: _Snapshot) -> None:
         """Back to the routes of a snapshot."""
         _, self.paths, self.channel, self.takes, self.load, self.flows, self.trees = kept
@@ -364,7 +372,7 @@ def _negotiate(state: _State, budget: int) -> int:
     tried, searched, sharpness, stalled = 0, 0, 1.0, 0
     best = state.snapshot()
     rounds = 0
-    while tried < budget and best.excess > 0 and stalled < PATIENCE:
+    while tried < budget and best.excess > 0 and stalled < PATIENCE and not state.is_near(best):
         rounds += 1
         for net in state.offenders(state.over()):
             if tried >= budget:
