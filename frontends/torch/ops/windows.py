@@ -158,7 +158,8 @@ def _adaptive(n: Node) -> Value | tuple[Value | None, ...]:
     size = x.shape[-rank:]
     kind = "max" if "max" in n.stem else "avg"
     if not x.type.elements or not n.type.elements:
-        return n.filled(0, n.type)
+        nothing = [n.filled(0, type) for type in n.results if type]
+        return nothing[0] if len(nothing) == 1 else tuple(nothing)
     if all(length % count == 0 for length, count in zip(size, out, strict=True)):
         kernel = tuple(length // count for length, count in zip(size, out, strict=True))
         y = n.op(f"{kind}_pool", _batched(n, x, rank), kernel=kernel, strides=kernel)

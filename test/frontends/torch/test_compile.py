@@ -74,6 +74,36 @@ def test_training_follows_pytorch() -> None:
     assert losses[1] == pytest.approx(losses[0], abs=1e-5)
 
 
+class Windows(nn.Module):
+    """Windows that shrink and grow planes, of uneven sizes; norms over groups, over planes and over a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(2, 8, 3, stride=2, groups=2, padding=1, padding_mode="replicate")
+        self.up = nn.ConvTranspose2d(8, 4, 3, stride=2, groups=2, output_padding=1)
+        self.group, self.batch, self.layer = nn.GroupNorm(2, 8), nn.BatchNorm2d(4), nn.LayerNorm([5, 4])
+
+    def forward(self, x: Any) -> Any:
+        y = nn.functional.silu(self.group(self.down(x)))
+        y = nn.functional.interpolate(nn.functional.avg_pool2d(y, 3, 2, 1), scale_factor=1.5, mode="bilinear")
+        y = self.layer(nn.functional.adaptive_avg_pool2d(self.batch(self.up(y)), (5, 4)))
+        return nn.functional.adaptive_max_pool2d(nn.functional.max_pool2d(y, 2, 1), (2, 2))
+
+
+def test_windows_are_trained() -> None:
+    torch.manual_seed(0)
+    x, model = torch.randn(2, 2, 10, 8), Windows()
+    twin = Windows()
+    twin.load_state_dict(model.state_dict())
+    for called, owner in ((model, model), (compiled(twin, dynamic=False), twin)):
+        y = called(x)
+        (y * torch.arange(y.numel()).reshape(y.shape).cos()).sum().backward()
+        assert owner.up.weight.grad is not None
+    for (name, given), expected in zip(twin.named_parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(given.grad, expected.grad, rtol=1e-3, atol=1e-4, msg=lambda text, n=name: n + text)
+    torch.testing.assert_close(twin.batch.running_var, model.batch.running_var, rtol=1e-4, atol=1e-5)
+
+
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-2),
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=1e-2),

@@ -13,6 +13,7 @@ from torch_programs import Calls  # noqa: E402
 import headrace  # noqa: E402
 from headrace import CompileError  # noqa: E402
 
+F: Any = torch.nn.functional
 X = torch.tensor([[0.5, -2.0, 3.0], [-0.0, 1.5, -7.0]])
 OPERANDS: dict[str, Any] = {
     "matrix": X,
@@ -68,6 +69,34 @@ def test_operands_of_every_kind(name: str, tmp_path: Any) -> None:
     again = loaded({"inputs_0": x.numpy()})
     for a, b in zip(torch.utils._pytree.tree_leaves(got), again.values(), strict=True):
         np.testing.assert_array_equal(a.numpy(), b)
+
+
+WINDOWS: dict[str, Callable[[Any], Any]] = {
+    "largest": lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True),
+    "largest of uneven windows": lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True),
+    "put back": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2, output_size=(5, 6)),
+    "means": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+    "means of uneven windows": lambda x: F.adaptive_avg_pool2d(x, (2, 4)),
+    "convolution": lambda x: F.conv2d(x, torch.ones(2, 3, 2, 2), padding=1),
+    "transposed": lambda x: F.conv_transpose2d(x, torch.ones(3, 2, 2, 2), stride=2),
+    "around": lambda x: F.pad(x, (2, -1, 1, 0), mode="replicate"),
+    "bigger": lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"),
+    "distances": lambda x: F.pdist(x.reshape(-1, 6)),
+}
+
+
+@pytest.mark.parametrize("batch", [(2,), (0,), ()])
+def test_windows_of_batches_of_every_kind(batch: tuple[int, ...]) -> None:
+    """One without a batch dim, and batches of none where PyTorch takes them."""
+    torch.manual_seed(0)
+    x = torch.randn(*batch, 3, 5, 6)
+    functions = {name: f for name, f in WINDOWS.items() if x.dim() == 4 or name not in ("around", "bigger")}
+    if not x.numel():
+        functions = {name: f for name, f in functions.items() if name not in ("put back", "around")}
+    want = Calls(functions)(x)
+    got = headrace.compile(Calls(functions), example_inputs=(x,))(x)
+    for key, y in want.items():
+        torch.testing.assert_close(got[key], y, rtol=1e-4, atol=1e-5, msg=f"{key} differs", check_stride=False)
 
 
 def test_a_number_is_given_as_a_number() -> None:
