@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, cast
 
-from headrace.dialects.support.diagnostics import Collector
+from headrace.dialects.support.diagnostics import Collector, CompileError
 from headrace.frontends.torch.lines import is_torch, is_users
 
 FIX = "move it out of forward, or guard it with `if not torch.compiler.is_exporting():`"
@@ -108,6 +108,66 @@ def watched(module: Any, again: bool = False) -> Generator[Effects]:
                 one.restore()
         for logger, disabled in loggers:
             logger.disabled = disabled
+
+
+@contextmanager
+def assigned(module: Any) -> Generator[None]:
+    """What forward assigns to a buffer is written into it at the end, as PyTorch exports assignments of the root only;
+    and a line of the user's that takes `x.data` takes `x.detach()`, as an export does not see the former."""
+    import torch as library
+
+    torch: Any = library
+    before: list[tuple[dict[str, Any], str, Any]] = []
+    plain: Any = torch._C.TensorBase.data
+
+    def start(*_: Any) -> None:
+        before[:] = [
+            (one._buffers, name, x)
+            for one in module.modules()
+            for name, x in one._buffers.items()
+            if one is not module and x is not None
+        ]
+
+    def end(*_: Any) -> None:
+        for buffers, name, was in before:
+            now = buffers.get(name)
+            if now is was or not isinstance(now, torch.Tensor):
+                continue
+            if now.shape != was.shape or now.dtype != was.dtype:
+                raise CompileError(
+                    "side-effect",
+                    f"buffer '{name}' becomes {tuple(now.shape)} of {now.dtype}",
+                    why=f"a state keeps its shape and its type, {tuple(was.shape)} of {was.dtype}",
+                    fix="make it as large as it gets, and write parts of it",
+                )
+            with torch.no_grad():
+                was.copy_(now.detach())
+            buffers[name] = was
+
+    def get(x: Any) -> Any:
+        return x.detach() if is_users(sys._getframe(1).f_code.co_filename) else plain.__get__(x)
+
+    def set(x: Any, value: Any) -> None:
+        frame = sys._getframe(1)
+        path = frame.f_code.co_filename
+        if is_users(path):
+            raise CompileError(
+                "side-effect",
+                "forward assigns to the .data of a tensor",
+                why="an export does not see it",
+                fix="write it under torch.no_grad(): x.copy_(...)",
+                location=f"{path}:{frame.f_lineno}",
+            )
+        plain.__set__(x, value)
+
+    hooks = module.register_forward_pre_hook(start), module.register_forward_hook(end)
+    torch.Tensor.data = property(get, set)
+    try:
+        yield
+    finally:
+        del torch.Tensor.data
+        for hook in hooks:
+            hook.remove()
 
 
 @dataclass

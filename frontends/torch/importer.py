@@ -33,7 +33,7 @@ from headrace.frontends.random import Generator
 from headrace.frontends.torch import ops
 from headrace.frontends.torch.dims import bound
 from headrace.frontends.torch.experts import unsort
-from headrace.frontends.torch.lines import is_own
+from headrace.frontends.torch.lines import is_ours, is_own
 from headrace.frontends.torch.node import Complex, Node, dtype_name, type_of
 from headrace.frontends.torch.program import lowered
 from headrace.frontends.torch.weights import matched, read
@@ -122,6 +122,8 @@ class GraphProgram:
     names: Mapping[int, str] = field(default_factory=dict[int, str])
     states: Mapping[int, State] = field(default_factory=dict[int, State])
     arguments: int | None = None
+    constants: tuple[tuple[int, Any], ...] = ()
+    """Arguments of the caller that are no tensors: position among all arguments, and value."""
     spec: Any = None
 
 
@@ -443,7 +445,10 @@ class _GraphImporter(_Importer):
             if position in self.given.states:
                 self.initial[name] = _loader(self.given.states[position].tensor)
             arguments.append(found)
-        return arguments[: self.given.arguments], []
+        arguments = arguments[: self.given.arguments]
+        for position, _ in self.given.constants:
+            arguments.insert(position, None)
+        return arguments, list(self.given.constants)
 
     def _constant(self, node: Any) -> None:
         tensor = getattr(self.program, node.target)
@@ -508,7 +513,7 @@ def node_location(node: Any) -> Location:
         path = str(entries[-1][0])
     path = re.sub(r"^L\['\w+'\]\.?|^self\.?", "", path)
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [f for f in frames if is_own(f[0])]
+    own = [f for f in frames if is_own(f[0]) and not is_ours(f[0])]
     line = f" ({Path(own[-1][0]).name}:{own[-1][1]})" if own else ""
     kind = _kind(node.target).split(".")
     return named(f"{path}{'/' if path else ''}{kind[1] if len(kind) > 1 else kind[0]}{line}")

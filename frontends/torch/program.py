@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
-from headrace.frontends.torch.effects import watched
+from headrace.frontends.torch.effects import assigned, watched
 from headrace.frontends.torch.lines import user_line
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def export(
         raise CompileError("bad-model", what, why="it holds no Python to export", fix=fix)
     args, kwargs = _examples(module, args, dict(kwargs or {}))
     try:
-        with torch.set_grad_enabled(grad), quiet():
+        with torch.set_grad_enabled(grad), quiet(), assigned(module):
             with watched(module) as seen:
                 program = torch.export.export(module, args, kwargs, strict=strict)
             if seen.written:
@@ -194,7 +194,30 @@ def decompositions() -> Any:
     for name in KEPT:
         table.pop(_op(name), None)
     table.update(torch._decomp.get_decompositions([_op(name) for name in ASKED]))  # pyright: ignore
+    table[_op("aten._weight_norm_interface_backward.default")] = _weight_norm_backward
     return table
+
+
+def _weight_norm_backward(grad: Any, v: Any, g: Any, norms: Any, dim: int) -> Any:
+    """The gradients of `g * v / norm(v)`, the norm over all dims but one, by direction and length."""
+    others = [i for i in range(v.ndim) if i != dim]
+    norms = norms.to(v.dtype)
+    along = (grad * v).sum(others, keepdim=True) / norms
+    return g / norms * (grad - v / norms * along), along.to(g.dtype)
+
+
+@contextmanager
+def plain_recurrence() -> Generator[None]:
+    """Where PyTorch takes an LSTM apart into ops, and not into one of a library for the host."""
+    import torch as library
+
+    torch: Any = library
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def _op(name: str) -> Any:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.dialects.support.diagnostics import Collector, CompileError
 from headrace.frontends.torch.importer import GraphProgram, State
 from headrace.frontends.torch.lines import user_line
-from headrace.frontends.torch.program import decompositions, export, first_line, quiet
+from headrace.frontends.torch.program import decompositions, export, first_line, plain_recurrence, quiet
 
 MODEL = "model"
 """What the model is called in the module that joins it and its loss."""
@@ -34,7 +34,9 @@ class Slot:
     parameters: tuple[str, ...]
     key: str
     first: Any
-    """What it holds at first."""
+    """What it holds before the first step, where the optimizer had nothing at capture; otherwise what it had then."""
+    fresh: bool
+    """Whether the optimizer had nothing."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,78 @@ class Training:
     slots: tuple[Slot, ...]
     rates: Mapping[str, int]
     """For each input that is a learning rate, the optimizer's group of parameters."""
+    optimizer: Any
+    groups: tuple[Group, ...]
+
+    def state(self) -> dict[str, Any]:
+        """What model and optimizer hold now, by state. `CompileError` when it does not fit the program."""
+        errors = Collector()
+        found = dict(self.tensors)
+        for slot in self.slots:
+            now = [self._now(slot, name) for name in slot.parameters]
+            if any(x.shape != slot.first.shape for x in now) or (len(now) > 1 and len({x.item() for x in now}) > 1):
+                errors.add(
+                    "bad-state",
+                    f"the optimizer's '{slot.key}' of {', '.join(slot.parameters[:3])} is other than at capture",
+                    why="parameters whose counts of steps were equal share one in the program"
+                    if len(now) > 1
+                    else f"it is {tuple(now[0].shape)}, and was {tuple(slot.first.shape)}",
+                    fix="compile the step again",
+                )
+            found[slot.state] = now[0]
+        errors.raise_if_any()
+        return found
+
+    def _now(self, slot: Slot, name: str) -> Any:
+        torch = _torch()
+
+        kept: dict[str, Any] = self.optimizer.state.get(self.tensors[name]) or {}
+        now = kept.get(slot.key)
+        if isinstance(now, torch.Tensor):
+            return now.reshape(()) if slot.key == "step" and now.numel() == 1 else now
+        if slot.fresh:
+            return slot.first
+        parameter = self.tensors[name]
+        index = next(i for i, group in enumerate(self.groups) if any(p is parameter for p in group.parameters))
+        return _first(self.optimizer, index, parameter)[slot.key]
+
+    def check(self) -> None:
+        """Refuse an optimizer whose groups are not those that the program was made for."""
+        groups = self.optimizer.param_groups
+        errors = Collector()
+        if len(groups) != len(self.groups):
+            errors.add(
+                "bad-state",
+                f"the optimizer has {len(groups)} groups of parameters, and had {len(self.groups)} at capture",
+                why="which parameters are trained is part of the program",
+                fix="compile the step again",
+            )
+        for index, (group, was) in enumerate(zip(groups, self.groups, strict=False)):
+            if len(group["params"]) != len(was.parameters) or any(
+                x is not y for x, y in zip(group["params"], was.parameters, strict=False)
+            ):
+                what = f"group {index} of the optimizer has other parameters than at capture"
+                errors.add("bad-state", what, fix="compile the step again")
+            for key, value in was.options.items():
+                if _plain(group.get(key)) != value:
+                    errors.add(
+                        "bad-state",
+                        f"{key} of group {index} of the optimizer is {group.get(key)!r}, and was {value!r} at capture",
+                        why="but for learning rates, an optimizer's options are part of the program",
+                        fix="cycle_momentum=False makes a scheduler change lr only; otherwise compile the step again"
+                        if key in ("momentum", "betas")
+                        else "compile the step again",
+                    )
+        errors.raise_if_any()
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of parameters of the optimizer at capture."""
+
+    parameters: tuple[Any, ...]
+    options: Mapping[str, Any]
+    """Those that are part of the program."""
 
 
 def capture(
@@ -57,15 +131,20 @@ def capture(
     targets: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     max_norm: float | None = None,
+    bf16: bool = False,
 ) -> Training:
     """The graph of one training step on example inputs and targets.
 
     `loss(outputs, *targets)` gives the loss, or the loss and more tensors, which the step gives, too; without it the
-    model gives its loss itself, alone or as `.loss`. `max_norm` clips the norm of all gradients. `CompileError` says
-    what cannot be captured.
+    model gives its loss itself, alone, as `.loss` or as `["loss"]`. `max_norm` clips the norm of all gradients. With
+    `bf16`, model and loss run as under `torch.autocast`. `CompileError` says what cannot be captured.
     """
+    torch = _torch()
+
     groups = _groups(model, optimizer)
-    joint = _Joint(model, loss, inputs, targets, dict(kwargs or {}))
+    _check_hooks(model, optimizer)
+    with torch.inference_mode(False), torch.enable_grad():
+        joint = _Joint(model, loss, inputs, targets, dict(kwargs or {}), bf16)
     trained = {name: joint.parameters[name] for name in groups if name in joint.gradients}
     if not trained:
         raise CompileError("bad-model", "no parameter of the optimizer has a gradient: there is nothing to train")
@@ -95,8 +174,6 @@ def capture(
             after.update({slot.state: made[slot.key] for slot in mine})
         return [*results, *(after[name] for name in states)]
 
-    import torch
-
     count, last = len(joint.examples), len(joint.examples) + len(states)
     first = [torch.tensor(float(optimizer.param_groups[i]["lr"])) for i in rates.values()]
     graph = _traced(step, [*joint.examples, *states.values(), *first, *fixed.values()], optimizer)
@@ -106,9 +183,36 @@ def capture(
         names=dict(enumerate((*joint.names, *states, *rates, *fixed))),
         states={count + i: State(joint.results + i, tensor) for i, tensor in enumerate(states.values())},
         arguments=count,
+        constants=joint.constants,
         spec=joint.spec,
     )
-    return Training(program, tensors, slots, rates)
+    kept = tuple(Group(tuple(group["params"]), _options(optimizer, group)) for group in optimizer.param_groups)
+    return Training(program, tensors, slots, rates, optimizer, kept)
+
+
+IMPLEMENTATION = frozenset(("lr", "foreach", "fused", "capturable", "differentiable"))
+"""Options of a group that say how PyTorch computes a step, and the learning rate."""
+
+
+def _options(optimizer: Any, group: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a group that are part of the program."""
+    return {key: _plain(group[key]) for key in optimizer.defaults if key in group and key not in IMPLEMENTATION}
+
+
+def _plain(value: Any) -> Any:
+    """An option as something that can be compared."""
+    torch = _torch()
+
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    return tuple(_plain(x) for x in value) if isinstance(value, tuple | list) else value
+
+
+def _torch() -> Any:
+    """PyTorch; its types leave too much open."""
+    import torch
+
+    return torch
 
 
 def _of(name: str, group: int) -> str:
@@ -118,7 +222,7 @@ def _of(name: str, group: int) -> str:
 
 def _groups(model: Any, optimizer: Any) -> dict[str, int]:
     """The optimizer's group of each of the model's parameters that it has."""
-    import torch
+    torch = _torch()
 
     if not isinstance(model, torch.nn.Module) or not isinstance(optimizer, torch.optim.Optimizer):
         raise CompileError(
@@ -146,9 +250,62 @@ def _groups(model: Any, optimizer: Any) -> dict[str, int]:
         raise CompileError(
             "bad-model",
             f"the optimizer has {len(foreign)} parameters that the model has not, of shapes {', '.join(foreign[:5])}",
-            fix="make it of model.parameters()",
+            fix="make it of model.parameters(); where the loss has parameters, make one module of model and loss",
         )
     return found
+
+
+def _check_hooks(model: Any, optimizer: Any) -> None:
+    """Refuse what PyTorch would call in a backward pass or a step, and a graph does not hold."""
+    errors = Collector()
+    fix = "remove it, and do what it does in forward, in the loss, or between steps"
+    for name, p in model.named_parameters():
+        if getattr(p, "_backward_hooks", None) or getattr(p, "_post_accumulate_grad_hooks", None):
+            errors.add("not-supported", f"parameter '{name}' has a hook on its gradient", fix=fix)
+    for name, module in model.named_modules():
+        if module._backward_hooks or module._backward_pre_hooks:
+            what = f"module '{name}'" if name else type(module).__name__
+            errors.add("not-supported", f"{what} has a backward hook", fix=fix)
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        errors.add("not-supported", f"{type(optimizer).__name__} has a hook on its step", fix=fix)
+    errors.raise_if_any()
+
+
+@contextmanager
+def _no_own_gradients() -> Generator[None]:
+    """Refuse functions and hooks that say gradients themselves: an export keeps their forward only."""
+    torch = _torch()
+
+    def refuse(what: str) -> Any:
+        raise CompileError(
+            "not-supported",
+            what,
+            why="the program's gradients are those of the ops that forward consists of",
+            fix="compute it with ops of PyTorch, or use torch.compile(model, backend='headrace')",
+            location=user_line(_here()),
+        )
+
+    function: Any = torch.autograd.Function
+    applied, hooked, taken = function.__dict__["apply"], torch.Tensor.register_hook, torch.autograd.grad
+    function.apply = classmethod(lambda cls, *_, **__: refuse(f"{cls.__name__} is a function with its own backward"))
+    torch.Tensor.register_hook = lambda *_, **__: refuse("forward registers a hook on a gradient")
+    torch.autograd.grad = lambda *_, **__: refuse("forward takes gradients itself")
+    try:
+        yield
+    finally:
+        function.apply, torch.Tensor.register_hook, torch.autograd.grad = applied, hooked, taken
+
+
+def _here() -> Exception:
+    """An error whose frames are those of the calls that run now."""
+    import sys
+    from types import TracebackType
+
+    frame, trace = sys._getframe(1), None
+    while frame is not None:
+        trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back
+    return Exception().with_traceback(trace)
 
 
 class _Joint:
@@ -161,31 +318,31 @@ class _Joint:
         inputs: Sequence[Any],
         targets: Sequence[Any],
         kwargs: Mapping[str, Any],
+        bf16: bool,
     ) -> None:
-        import torch
+        torch = _torch()
         from torch.utils._pytree import tree_flatten
 
         if not inputs and not kwargs:
             export(model, ())  # which says what examples are missing
         flat, self.spec = tree_flatten(((*inputs, *targets), dict(kwargs)))
-        whole = _with_loss(model, loss, len(inputs), self.spec, flat)
+        whole = _with_loss(model, loss, len(inputs), self.spec, flat, bf16)
         self.examples = [x for x in flat if isinstance(x, torch.Tensor)]
-        if len(self.examples) < len(flat):
-            raise CompileError(
-                "bad-input",
-                "a training step takes tensors only",
-                why=f"one of its arguments is {next(x for x in flat if not isinstance(x, torch.Tensor))!r}",
-                fix="give it by functools.partial, or to the model's constructor",
-            )
-        self.names = _names(model, len(inputs), (*inputs, *targets), kwargs)
-        program = export(whole, self.examples, grad=True)
-        with ExitStack() as stack, quiet():
+        self.constants = tuple((i, x) for i, x in enumerate(flat) if not isinstance(x, torch.Tensor))
+        names = _names(model, len(inputs), (*inputs, *targets), kwargs)
+        self.names = [name for name, x in zip(names, flat, strict=True) if isinstance(x, torch.Tensor)]
+        with _no_own_gradients():
+            program = export(whole, self.examples, grad=True)
+        _check_dense(program)
+        module = program.module()
+        _keep_constants(module)
+        with ExitStack() as stack, quiet(), plain_recurrence():
             try:
                 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 
                 found = aot_export_joint_with_descriptors(
                     stack,
-                    program.module(),
+                    module,
                     tuple(self.examples),
                     decompositions=decompositions(),
                     _record_nn_module_stack=True,
@@ -241,6 +398,20 @@ class _Joint:
                 self._outputs.append(("gradient", self._name(desc.grad_of.target)))
             elif isinstance(desc, kinds.GradAOTOutput):
                 self._outputs.append(("", None))  # of an input
+            elif isinstance(desc, kinds.InputMutationAOTOutput) and isinstance(desc.mutated_input, kinds.ParamAOTInput):
+                raise CompileError(
+                    "not-supported",
+                    f"forward changes the parameter '{self._name(desc.mutated_input.target)}' in place",
+                    why="it is the optimizer that changes parameters in a step",
+                    fix="make it a buffer; of an embedding, leave max_norm out",
+                )
+            elif isinstance(desc, kinds.InputMutationAOTOutput):
+                raise CompileError(
+                    "not-supported",
+                    f"the step changes one of its inputs in place ({desc.mutated_input.expr()})",
+                    why="what a step changes are parameters, buffers and what the optimizer keeps",
+                    fix="change a copy: x = x.clone()",
+                )
             else:
                 raise CompileError("not-exportable", f"the backward graph has an output that is {desc}")
         values = self.graph.graph.output_node().args[0]
@@ -250,7 +421,7 @@ class _Joint:
             name for (kind, name), x in zip(self._outputs, values, strict=True) if kind == "gradient" and x is not None
         }
         for node in self.graph.graph.nodes:
-            stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+            stack: dict[str, Any] = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
             node.meta["nn_module_stack"] = {
                 key: (str(path).removeprefix(MODEL).removeprefix("."), kind) for key, (path, kind) in stack.items()
             }
@@ -262,7 +433,7 @@ class _Joint:
     def run(self, data: Sequence[Any], tensors: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
         """Results, gradients by parameter, and changed buffers; nodes that are traced meanwhile lie where those of the
         graph do."""
-        import torch
+        torch = _torch()
 
         given = [
             tensors[x] if isinstance(x, str) else data[x] if isinstance(x, int) else torch.ones(x.shape, dtype=x.dtype)
@@ -284,9 +455,48 @@ class _Joint:
         return [results[i] for i in sorted(results)], gradients, changed
 
 
-def _with_loss(model: Any, loss: Callable[..., Any] | None, count: int, spec: Any, flat: Sequence[Any]) -> Any:
-    """A module of flat tensors that gives the loss, and whatever else the loss function gives."""
-    import torch
+def _check_dense(program: Any) -> None:
+    """Refuse gradients that are sparse."""
+    from headrace.frontends.torch.importer import named_text, node_location
+
+    errors = Collector()
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        names = [argument.name for argument in schema.arguments] if schema is not None else []
+        at = names.index("sparse") if "sparse" in names else len(node.args)
+        if node.kwargs.get("sparse") or (at < len(node.args) and node.args[at]):
+            errors.add(
+                "not-supported",
+                "the gradient of an embedding is sparse",
+                why="which rows it has depends on the elements of its indices",
+                fix="sparse=False: the gradient is then dense, and so is the optimizer's step",
+                location=named_text(node_location(node)),
+            )
+    errors.raise_if_any()
+
+
+def _keep_constants(module: Any) -> None:
+    """Make buffers of tensors that the graph holds and the model does not know as such."""
+    torch = _torch()
+
+    for node in module.graph.find_nodes(op="get_attr"):
+        path, _, name = str(node.target).rpartition(".")
+        try:
+            owner = module.get_submodule(path)
+        except AttributeError:
+            continue
+        tensor = getattr(owner, name, None)
+        if isinstance(tensor, torch.Tensor) and name not in owner._parameters and name not in owner._buffers:
+            delattr(owner, name)
+            owner.register_buffer(name, tensor, persistent=False)
+
+
+def _with_loss(
+    model: Any, loss: Callable[..., Any] | None, count: int, spec: Any, flat: Sequence[Any], bf16: bool
+) -> Any:
+    """A module of flat tensors that gives the loss, and whatever else the loss function gives; what is no tensor is
+    that of `flat`."""
+    torch = _torch()
     from torch.utils._pytree import tree_unflatten
 
     class WithLoss(torch.nn.Module):
@@ -300,13 +510,17 @@ def _with_loss(model: Any, loss: Callable[..., Any] | None, count: int, spec: An
                 self.loss = loss
 
         def forward(self, *tensors: Any) -> Any:
-            args, kwargs = tree_unflatten(list(tensors), spec)
-            made = self.model(*args[:count], **kwargs)
-            if loss is not None:
-                made = loss(made, *args[count:])
-            elif hasattr(made, "loss"):
-                made = made.loss
-            found = tuple(made) if isinstance(made, tuple | list) else (made,)
+            left = iter(tensors)
+            args, kwargs = tree_unflatten([next(left) if isinstance(x, torch.Tensor) else x for x in flat], spec)
+            with torch.autocast("cpu", dtype=torch.bfloat16) if bf16 else nullcontext():
+                made = self.model(*args[:count], **kwargs)
+                if loss is not None:
+                    made = loss(made, *args[count:])
+                elif hasattr(made, "loss"):
+                    made = made.loss
+                elif isinstance(made, Mapping) and "loss" in made:
+                    made = made["loss"]  # pyright: ignore[reportUnknownVariableType]
+            found: tuple[Any, ...] = tuple(made) if isinstance(made, tuple | list) else (made,)
             if not isinstance(found[0], torch.Tensor) or found[0].numel() != 1:
                 given = f"{tuple(found[0].shape)}" if isinstance(found[0], torch.Tensor) else type(found[0]).__name__
                 raise CompileError(
@@ -314,8 +528,17 @@ def _with_loss(model: Any, loss: Callable[..., Any] | None, count: int, spec: An
                     f"the loss is no single number but {given}",
                     fix="give loss=..., a function of the model's outputs and the targets that returns a scalar",
                 )
+            wrong = next((type(x).__name__ for x in found[1:] if not isinstance(x, torch.Tensor)), "")
+            if wrong:
+                raise CompileError(
+                    "bad-model",
+                    f"behind the loss stands a {wrong}",
+                    why="a step gives tensors, the loss first",
+                    fix="return the loss, or a tuple of the loss and more tensors",
+                )
             return found[0], *(x.detach() for x in found[1:])
 
+    WithLoss.__name__ = type(model).__name__  # what errors call it
     return WithLoss()
 
 
@@ -338,15 +561,16 @@ def _names(model: Any, inputs: int, args: Sequence[Any], kwargs: Mapping[str, An
 
 def _slots(optimizer: Any, groups: Mapping[str, int], trained: Mapping[str, Any]) -> tuple[Slot, ...]:
     """What the optimizer keeps; parameters of a group whose counts of steps are equal share one."""
+    torch = _torch()
+
     errors = Collector()
     found: list[Slot] = []
     counts: dict[tuple[int, float], list[str]] = defaultdict(list)
     steps: dict[tuple[int, float], Any] = {}
     for name, p in trained.items():
+        fresh = not optimizer.state.get(p)
         kept: Mapping[str, Any] = optimizer.state.get(p) or _first(optimizer, groups[name], p)
         for key, tensor in kept.items():
-            import torch
-
             if tensor is None:
                 continue
             if not isinstance(tensor, torch.Tensor):
@@ -358,17 +582,17 @@ def _slots(optimizer: Any, groups: Mapping[str, int], trained: Mapping[str, Any]
             elif key == "step" and tensor.numel() == 1:
                 count = groups[name], float(tensor)
                 counts[count].append(name)
-                steps[count] = tensor.reshape(()).to(torch.float32)
+                steps[count] = tensor.reshape(()).to(torch.float32, copy=True), fresh
             else:
-                found.append(Slot(f"{name}.{key}", (name,), key, tensor))
+                found.append(Slot(f"{name}.{key}", (name,), key, tensor, fresh))
     errors.raise_if_any()
-    shared = [Slot(_of("step", i), tuple(names), "step", steps[c]) for i, (c, names) in enumerate(counts.items())]
+    shared = [Slot(_of("step", i), tuple(names), "step", *steps[c]) for i, (c, names) in enumerate(counts.items())]
     return (*found, *shared)
 
 
 def _first(optimizer: Any, group: int, p: Any) -> dict[str, Any]:
     """What an optimizer keeps for a parameter before its first step."""
-    import torch
+    torch = _torch()
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     if not hasattr(optimizer, "_init_group"):
@@ -402,12 +626,14 @@ def _first(optimizer: Any, group: int, p: Any) -> dict[str, Any]:
 
 def _step(optimizer: Any) -> Any:
     """The function that takes an optimizer's step, without what PyTorch wraps it in."""
-    return inspect.unwrap(type(optimizer).step)
+    kind: Any = type(optimizer)
+    return inspect.unwrap(kind.step)
 
 
 def _standing(optimizer: Any, group: int, p: Any, rate: Any, kept: Mapping[str, Any]) -> Any:
     """An optimizer of the same kind that has one parameter, and takes its step in plain tensor arithmetic."""
-    made = object.__new__(type(optimizer))
+    kind: Any = type(optimizer)
+    made = object.__new__(kind)
     made.__dict__.update(optimizer.__dict__)
     options: dict[str, Any] = {**optimizer.param_groups[group], "params": [p]}
     options.update({key: value for key, value in (("foreach", False), ("fused", None)) if key in options})
@@ -425,7 +651,7 @@ def _stepped(
     optimizer: Any, group: int, p: Any, gradient: Any, rate: Any, kept: Mapping[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     """A parameter and what the optimizer keeps for it, after its step."""
-    import torch
+    torch = _torch()
 
     keys = list(kept)
 
@@ -443,7 +669,7 @@ def _stepped(
 
 def _clipped(gradients: Sequence[Any], most: float) -> Any:
     """The factor of gradients whose norm is at most what is said, as `torch.nn.utils.clip_grad_norm_` has it."""
-    import torch
+    torch = _torch()
 
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(x) for x in gradients]))
     return torch.clamp(most / (norm + 1e-6), max=1.0)
@@ -487,7 +713,7 @@ def _refusing(optimizer: Any) -> Generator[None]:
 @contextmanager
 def _compiling() -> Generator[None]:
     """Where optimizers take their counts of steps as tensors on every device."""
-    import torch
+    torch = _torch()
 
     before = torch.compiler.is_compiling
     torch.compiler.is_compiling = lambda: True

@@ -24,7 +24,7 @@ def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | No
     import torch as library
     from torch._dynamo.backends.common import aot_autograd
 
-    from headrace.frontends.torch.program import decompositions
+    from headrace.frontends.torch.program import decompositions, plain_recurrence
 
     torch: Any = library
     breaks.watch(backend)
@@ -50,7 +50,8 @@ def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | No
     compiles: Any = aot_autograd(
         fw_compiler=inputs, bw_compiler=inputs, inference_compiler=weights, decompositions=decompositions()
     )
-    return compiles(graph, examples)
+    with plain_recurrence():
+        return compiles(graph, examples)
 
 
 class _Refused:

@@ -175,13 +175,17 @@ class ModuleExecutable:
     def reset(self, state: Mapping[str, Any] | None = None, *, seed: int | None = None) -> None:
         """Set the buffers to what the module was compiled with, but for those that are given. Random numbers are drawn
         again from the first on: those of a `seed`, or of the one that the module was compiled with."""
-        first = {name: load() for name, load in self._call.initial.items()}
+        first = self._first()
         if seed is not None and self._call.random:
             from headrace.frontends.random import state as random_state
 
             first[self._call.random] = random_state(seed)
         self.executable.reset({**first, **(state or {})})
         self._started = True
+
+    def _first(self) -> dict[str, Any]:
+        """What states hold at first."""
+        return {name: load() for name, load in self._call.initial.items()}
 
     def _more(self) -> Mapping[str, Any]:
         """Inputs of the program that the caller does not give."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.dialects.support.diagnostics import Collector, nearest
 from headrace.modules import ModuleExecutable, needs_torch, to_tensor
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def compile_training(
     example_targets: Sequence[Any] = (),
     example_kwargs: Mapping[str, Any] | None = None,
     max_norm: float | None = None,
+    precision: str = "fp32",
     **options: Any,
 ) -> TrainingStep:
     """Compile forward, loss, backward and the optimizer's step into one program.
@@ -34,19 +36,34 @@ def compile_training(
     `model` and `optimizer` are PyTorch's, `loss(outputs, *targets)` gives a scalar, or a scalar and more tensors that
     the step gives, too; without a loss the model gives it itself, alone or as `.loss`. The model is taken in the mode
     in which it is: call `model.train()` before. `max_norm` clips the gradients' norm as
-    `torch.nn.utils.clip_grad_norm_` does. `options` are those of `headrace.compile`. `CompileError` lists everything
-    that cannot be compiled.
+    `torch.nn.utils.clip_grad_norm_` does. `precision="bf16"` computes model and loss as under `torch.autocast`; what
+    is trained, and the optimizer's state, keep their types. `options` are those of `headrace.compile`. `CompileError`
+    lists everything that cannot be compiled.
     """
     needs_torch("compiling a training step")
-    from headrace.compiler import translate
+    from headrace.compiler import check_options, translate
     from headrace.executable import CompiledExecutable
     from headrace.frontends.torch.training import capture
 
     inputs, targets = (x if isinstance(x, tuple | list) else (x,) for x in (example_inputs, example_targets))
-    found = capture(model, optimizer, loss, inputs, targets, example_kwargs, max_norm)
+    _check(options)
+    check_options(precision)
+    found = capture(model, optimizer, loss, inputs, targets, example_kwargs, max_norm, precision == "bf16")
     done = translate(found.program, **options)
     assert done.call is not None
     return TrainingStep(CompiledExecutable(done), done.call, found, optimizer)
+
+
+OPTIONS = ("device", "seed", "mode", "fusion_rules", "native_types", "opt", "pipeline", "watch", "on_phase", "progress")
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Refuse options that a training step has not."""
+    wrong = Collector()
+    for name in options.keys() - set(OPTIONS):
+        known = (*OPTIONS[:5], "precision", "max_norm")
+        wrong.add("bad-option", f"a training step has no option '{name}'", fix=nearest(name, known))
+    wrong.raise_if_any()
 
 
 class TrainingStep(ModuleExecutable):
@@ -62,8 +79,14 @@ class TrainingStep(ModuleExecutable):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Take one step."""
+        self._training.check()
         results = super().__call__(*args, **kwargs)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _first(self) -> dict[str, Any]:
+        from headrace.frontends.torch.importer import to_array
+
+        return {**super()._first(), **{name: to_array(x) for name, x in self._training.state().items()}}
 
     def _more(self) -> Mapping[str, Any]:
         import numpy as np
@@ -76,17 +99,17 @@ class TrainingStep(ModuleExecutable):
         import torch
 
         found = self.executable.state() if self._started else {}
-        with torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():
             for name, tensor in self._training.tensors.items():
                 if name in found:
                     tensor.copy_(to_tensor(found[name]))
             for slot in self._training.slots:
                 if slot.state not in found:
                     continue
-                slot.first.copy_(to_tensor(found[slot.state]))
+                made = to_tensor(found[slot.state])
                 for name in slot.parameters:
                     kept = self._optimizer.state[self._training.tensors[name]]
                     if isinstance(kept.get(slot.key), torch.Tensor):
-                        kept[slot.key].copy_(slot.first)
+                        kept[slot.key].copy_(made)
                     else:
-                        kept[slot.key] = slot.first.clone() if len(slot.parameters) > 1 else slot.first
+                        kept[slot.key] = made.to(slot.first.dtype, copy=True)

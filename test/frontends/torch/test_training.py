@@ -251,6 +251,198 @@ def test_ops_know_module_and_parameter() -> None:
     assert "optimizer/2.weight" in text or "optimizer/0.weight" in text
 
 
+def train(model: Any, optimizer: Any, batch: tuple[Any, Any], loss: Any = cross_entropy, **options: Any) -> Any:
+    x, y = batch
+    return headrace.compile_training(model, optimizer, loss, example_inputs=(x,), example_targets=(y,), **options)
+
+
+class Own(nn.Module):
+    """Tensors that are no parameters or buffers, a buffer that forward assigns, parts without a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+        self.head = nn.utils.parametrizations.weight_norm(nn.Linear(8, 3))
+        self.scale = torch.linspace(1, 2, 8)
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("shift", torch.ones(8), persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        before = self.mean
+        self.mean = self.mean * 0.9 + x.detach().mean(0) * 0.1
+        with torch.no_grad():
+            fixed = self.inner(x)
+        return self.head(self.inner(x * self.scale + self.shift - self.mean + before).tanh() * fixed.data)
+
+
+def test_tensors_of_all_kinds_take_part() -> None:
+    torch.manual_seed(10)
+    weights = torch.tensor([1.0, 2.0, 0.5])
+
+    def loss(scores: Any, target: Any) -> Any:
+        return cross_entropy(scores, target, weight=weights, label_smoothing=0.1, ignore_index=1)
+
+    follows(Own(), OPTIMIZERS["SGD momentum"], loss)
+
+
+def test_lstm_is_trained() -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.head = nn.LSTM(4, 5, batch_first=True), nn.Linear(5, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.lstm(x)[0][:, -1])
+
+    torch.manual_seed(11)
+    batches = [(torch.randn(2, 3, 4), torch.randint(0, 3, (2,))) for _ in range(2)]
+    model = Last()
+    follows(model, OPTIMIZERS["SGD momentum"], batches=batches)
+    eager, (x, y) = copy.deepcopy(model), batches[0]
+    for one in (eager, torch.compile(model, backend="headrace")):
+        cross_entropy(one(x), y).backward()
+    for p, wanted in zip(model.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, wanted.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_reset_takes_what_model_and_optimizer_hold_then() -> None:
+    torch.manual_seed(12)
+    model, batch = perceptron(), data()
+    optimizer = OPTIMIZERS["Adam"](model)
+    step = train(model, optimizer, batch)
+    start = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    first = [step(*batch).item() for _ in range(2)]
+    step.sync()
+    middle = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    second = [step(*batch).item() for _ in range(2)]
+    for (weights, kept), wanted in ((start, first), (middle, second)):
+        model.load_state_dict(weights)
+        optimizer.load_state_dict(copy.deepcopy(kept))
+        step.reset()
+        assert [step(*batch).item() for _ in range(2)] == wanted
+    model.load_state_dict(middle[0])  # what PyTorch does in between counts
+    optimizer.load_state_dict(middle[1])
+    optimizer.zero_grad()
+    cross_entropy(model(batch[0]), batch[1]).backward()
+    optimizer.step()
+    step.reset()
+    assert step(*batch).item() == pytest.approx(second[1], abs=1e-5)
+
+
+def test_an_optimizer_that_changes_is_refused() -> None:
+    torch.manual_seed(13)
+    model, batch = perceptron(), data()
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9)
+    step = train(model, optimizer, batch)
+    step(*batch)
+    optimizer.param_groups[0]["weight_decay"] = 0.1
+    with pytest.raises(CompileError, match="weight_decay of group 0 of the optimizer is"):
+        step(*batch)
+    optimizer.param_groups[0]["weight_decay"] = 0
+    step(*batch)
+    optimizer.add_param_group({"params": model[2].parameters()})
+    with pytest.raises(CompileError, match="has 2 groups of parameters, and had 1"):
+        step(*batch)
+
+
+def test_bf16_is_what_autocast_does() -> None:
+    class Mixed(nn.Module):
+        def __init__(self, net: Any) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, x: Any) -> Any:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return self.net(x)
+
+    torch.manual_seed(14)
+    model, batch = perceptron(), data()
+    eager = Eager(Mixed(model), OPTIMIZERS["SGD"], lambda scores, target: cross_entropy(scores.float(), target))
+    exact = Eager(model, OPTIMIZERS["SGD"], cross_entropy)
+    step = train(model, OPTIMIZERS["SGD"](model), batch, precision="bf16")
+    losses = [(step(*batch).item(), eager(*batch), exact(*batch)) for _ in range(4)]
+    assert max(abs(a - b) for a, b, _ in losses) < 5e-3
+    assert max(abs(a - c) for a, _, c in losses) > 1e-5
+    assert {str(x.dtype) for x in step.state().values()} == {"float32"}
+
+
+def test_arguments_that_are_no_tensors_are_fixed() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = perceptron()
+
+        def forward(self, x: Any, mask: Any = None, scale: float = 1.0, labels: Any = None) -> Any:
+            return {"loss": cross_entropy(self.net(x), labels) * scale}
+
+    torch.manual_seed(15)
+    model, (x, y) = Scaled(), data()
+    wanted = model(x, scale=2.0, labels=y)["loss"].item()
+    given = {"mask": None, "scale": 2.0, "labels": y}
+    with torch.no_grad():
+        step = headrace.compile_training(model, OPTIMIZERS["SGD"](model), example_inputs=(x,), example_kwargs=given)
+    assert step(x, mask=None, labels=y, scale=2.0).item() == pytest.approx(wanted, abs=1e-5)
+    with pytest.raises(CompileError, match=r"is 3.0 but it was compiled for 2.0"):
+        step(x, mask=None, labels=y, scale=3.0)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0] * 2
+
+
+class Does(nn.Module):
+    """Does something to what its layer gives."""
+
+    def __init__(self, what: Callable[[Any], Any], embeds: bool = False, **options: Any) -> None:
+        super().__init__()
+        self.layer = nn.Embedding(8, 3, **options) if embeds else nn.Linear(8, 3)
+        self.what = what
+
+    def forward(self, x: Any) -> Any:
+        x = self.layer(x)
+        return self.what(x)
+
+
+def hooked(x: Any) -> Any:
+    x.register_hook(lambda g: g * 2)
+    return x
+
+
+def assigned(x: Any) -> Any:
+    x.data = x * 2
+    return x
+
+
+def test_gradients_that_a_graph_does_not_hold_are_refused() -> None:
+    x, y = data()
+    ids = torch.randint(0, 8, (6,))
+    models: dict[str, tuple[Any, Any]] = {
+        "Doubled is a function with its own backward": (Does(lambda x: Doubled.apply(x)), x),
+        "registers a hook on a gradient": (Does(hooked), x),
+        "takes gradients itself": (Does(lambda x: torch.autograd.grad(x.sum(), x)[0]), x),
+        "assigns to the .data of a tensor": (Does(assigned), x),
+        "gradient of an embedding is sparse": (Does(lambda x: x, True, sparse=True), ids),
+        "changes the parameter 'layer.weight' in place": (Does(lambda x: x, True, max_norm=1.0), ids),
+    }
+    for what, (model, given) in models.items():
+        text = refusal(model, OPTIMIZERS["SGD"](model), cross_entropy, example_inputs=(given,), example_targets=(y,))
+        assert what in text
+        assert "test_training.py:" in text or given is ids
+    watched = perceptron()
+    watched[0].weight.register_hook(lambda g: g)
+    watched[2].register_full_backward_hook(lambda *_: None)
+    optimizer = OPTIMIZERS["SGD"](watched)
+    optimizer.register_step_pre_hook(lambda *_: None)
+    text = refusal(watched, optimizer, cross_entropy, example_inputs=(x,), example_targets=(y,))
+    assert all(one in text for one in ("parameter '0.weight'", "module '2'", "a hook on its step"))
+
+
 def refusal(*args: Any, **kwargs: Any) -> str:
     with pytest.raises(CompileError) as caught:
         headrace.compile_training(*args, **kwargs)
@@ -272,6 +464,8 @@ def test_mistakes_are_explained() -> None:
     assert "take one step in PyTorch before" in refusal(model, damped, cross_entropy, **examples)
     frozen = perceptron().requires_grad_(False)
     assert "nothing to train" in refusal(frozen, OPTIMIZERS["SGD"](frozen), cross_entropy, **examples)
+    assert "did you mean 'precision'?" in refusal(model, sgd, cross_entropy, precison="bf16", **examples)
+    assert "behind the loss stands a float" in refusal(model, sgd, lambda o, t: (cross_entropy(o, t), 1.0), **examples)
     step = headrace.compile_training(model, sgd, cross_entropy, **examples)
     with pytest.raises(CompileError, match="compiled for 2 values and is given 1"):
         step(x)
