@@ -13,7 +13,7 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, cast
 
 from headrace.dialects.support.diagnostics import Collector, CompileError
@@ -130,7 +130,7 @@ def assigned(module: Any) -> Generator[None]:
 
     def end(*_: Any) -> None:
         for buffers, name, was in before:
-            now = buffers.get(name)
+            now: Any = buffers.get(name)
             if now is was or not isinstance(now, torch.Tensor):
                 continue
             if now.shape != was.shape or now.dtype != was.dtype:
@@ -145,18 +145,17 @@ def assigned(module: Any) -> Generator[None]:
             buffers[name] = was
 
     def get(x: Any) -> Any:
-        return x.detach() if is_users(sys._getframe(1).f_code.co_filename) else plain.__get__(x)
+        return x.detach() if _caller(inspect.currentframe()) else plain.__get__(x)
 
     def set(x: Any, value: Any) -> None:
-        frame = sys._getframe(1)
-        path = frame.f_code.co_filename
-        if is_users(path):
+        location = _caller(inspect.currentframe())
+        if location:
             raise CompileError(
                 "side-effect",
                 "forward assigns to the .data of a tensor",
                 why="an export does not see it",
                 fix="write it under torch.no_grad(): x.copy_(...)",
-                location=f"{path}:{frame.f_lineno}",
+                location=location,
             )
         plain.__set__(x, value)
 
@@ -168,6 +167,13 @@ def assigned(module: Any) -> Generator[None]:
         del torch.Tensor.data
         for hook in hooks:
             hook.remove()
+
+
+def _caller(frame: FrameType | None) -> str:
+    """The line that calls what a frame is of, where it is the user's."""
+    caller = frame.f_back if frame is not None else None
+    path = caller.f_code.co_filename if caller is not None else ""
+    return f"{path}:{caller.f_lineno}" if caller is not None and is_users(path) else ""
 
 
 @dataclass

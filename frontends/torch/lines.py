@@ -43,6 +43,14 @@ def is_ours(path: str) -> bool:
 
 def user_line(error: BaseException) -> str:
     """Where in the user's code an error arose: the last frame that is not of a library; empty when there is none."""
-    stack = traceback.extract_tb(error.__traceback__)
+    return _last(traceback.extract_tb(error.__traceback__))
+
+
+def calling_line() -> str:
+    """Where in the user's code what runs now was called; empty when it was not from there."""
+    return _last(traceback.extract_stack())
+
+
+def _last(stack: traceback.StackSummary) -> str:
     frame = next((one for one in reversed(stack) if is_own(one.filename) and not is_ours(one.filename)), None)
     return f"{frame.filename}:{frame.lineno}" if frame is not None else ""

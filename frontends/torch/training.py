@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.dialects.support.diagnostics import Collector, CompileError
 from headrace.frontends.torch.importer import GraphProgram, State
-from headrace.frontends.torch.lines import user_line
+from headrace.frontends.torch.lines import calling_line, user_line
 from headrace.frontends.torch.program import decompositions, export, first_line, plain_recurrence, quiet
 
 MODEL = "model"
@@ -75,7 +75,7 @@ class Training:
         torch = _torch()
 
         kept: dict[str, Any] = self.optimizer.state.get(self.tensors[name]) or {}
-        now = kept.get(slot.key)
+        now: Any = kept.get(slot.key)
         if isinstance(now, torch.Tensor):
             return now.reshape(()) if slot.key == "step" and now.numel() == 1 else now
         if slot.fresh:
@@ -282,30 +282,26 @@ def _no_own_gradients() -> Generator[None]:
             what,
             why="the program's gradients are those of the ops that forward consists of",
             fix="compute it with ops of PyTorch, or use torch.compile(model, backend='headrace')",
-            location=user_line(_here()),
+            location=calling_line(),
         )
 
     function: Any = torch.autograd.Function
     applied, hooked, taken = function.__dict__["apply"], torch.Tensor.register_hook, torch.autograd.grad
-    function.apply = classmethod(lambda cls, *_, **__: refuse(f"{cls.__name__} is a function with its own backward"))
-    torch.Tensor.register_hook = lambda *_, **__: refuse("forward registers a hook on a gradient")
-    torch.autograd.grad = lambda *_, **__: refuse("forward takes gradients itself")
+
+    def apply(cls: type, *_: Any, **__: Any) -> Any:
+        refuse(f"{cls.__name__} is a function with its own backward")
+
+    def register_hook(*_: Any, **__: Any) -> Any:
+        refuse("forward registers a hook on a gradient")
+
+    def grad(*_: Any, **__: Any) -> Any:
+        refuse("forward takes gradients itself")
+
+    function.apply, torch.Tensor.register_hook, torch.autograd.grad = classmethod(apply), register_hook, grad
     try:
         yield
     finally:
         function.apply, torch.Tensor.register_hook, torch.autograd.grad = applied, hooked, taken
-
-
-def _here() -> Exception:
-    """An error whose frames are those of the calls that run now."""
-    import sys
-    from types import TracebackType
-
-    frame, trace = sys._getframe(1), None
-    while frame is not None:
-        trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
-        frame = frame.f_back
-    return Exception().with_traceback(trace)
 
 
 class _Joint:
