@@ -245,6 +245,15 @@ def _dense(n: Node) -> Value:
     return n.reshape(x, (x.type.elements,))
 
 
+@converts("resize")
+def _resize(n: Node) -> Value:
+    """The first elements under another shape; what PyTorch leaves undefined is zero."""
+    x, count = _dense(n), n.type.elements
+    if count > x.type.elements:
+        x = n.op("concat", x, n.filled(0, type(x.type)((count - x.type.elements,), x.dtype)), axis=0)
+    return n.reshape(n.slice(x, 0, 0, count) if count < x.type.elements else x, n.type.shape)
+
+
 @converts("as_strided", "as_strided_copy")
 def _as_strided(n: Node) -> Value:
     x = _dense(n)
