@@ -170,7 +170,7 @@ def op_is_as_shown(root: Path) -> None:
 
 def ends_in_one_artifact(root: Path) -> None:
     """What went through phases by hand is what went through at once."""
-    assert (root / "passes" / "16.fuse-stages.mlir").exists() and (root / "trace.json").exists()
+    assert (root / "passes" / "17.fuse-stages.mlir").exists() and (root / "trace.json").exists()
     first = root / "first.sn"
     assert execute(["compile", str(root / "m.onnx"), "-o", str(first)]) == 0
     assert first.read_bytes() == (root / "m.sn").read_bytes()
