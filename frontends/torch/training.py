@@ -4,7 +4,8 @@
     imported = import_graph(found.program)
 
 Parameters, slots of the optimizer, and buffers that the step changes are states. The optimizer's own step is traced on
-tensors that stand for them, so one whose step is arithmetic is taken as it is. Learning rates are inputs, as schedulers
+tensors that stand for them, so one whose step is arithmetic is taken as it is. Learning rates are inputs, and
+momentum where a scheduler cycles it, as schedulers
 change them from step to step.
 """
 
@@ -40,6 +41,19 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class Rate:
+    """A number of a group of the optimizer that changes between steps: `lr`, `momentum`, or the first of `betas`."""
+
+    group: int
+    key: str
+
+    def of(self, optimizer: Any) -> float:
+        """What it is now."""
+        value = optimizer.param_groups[self.group][self.key]
+        return float(value[0] if self.key == "betas" else value)
+
+
+@dataclass(frozen=True)
 class Training:
     """A captured step, and what its states are in the model and in the optimizer."""
 
@@ -47,8 +61,8 @@ class Training:
     tensors: Mapping[str, Any]
     """Parameters and buffers that the step changes, by state."""
     slots: tuple[Slot, ...]
-    rates: Mapping[str, int]
-    """For each input that is a learning rate, the optimizer's group of parameters."""
+    rates: Mapping[str, Rate]
+    """The inputs that are read from the optimizer at each step."""
     optimizer: Any
     groups: tuple[Group, ...]
 
@@ -102,12 +116,12 @@ class Training:
                 what = f"group {index} of the optimizer has other parameters than at capture"
                 errors.add("bad-state", what, fix="compile the step again")
             for key, value in was.options.items():
-                if _plain(group.get(key)) != value:
+                if _option(group, key) != value:
                     errors.add(
                         "bad-state",
                         f"{key} of group {index} of the optimizer is {group.get(key)!r}, and was {value!r} at capture",
-                        why="but for learning rates, an optimizer's options are part of the program",
-                        fix="cycle_momentum=False makes a scheduler change lr only; otherwise compile the step again"
+                        why="but for learning rates and cycled momentum, its options are part of the program",
+                        fix="make a scheduler that cycles it before the step is compiled, or compile the step again"
                         if key in ("momentum", "betas")
                         else "compile the step again",
                     )
@@ -150,7 +164,11 @@ def capture(
         raise CompileError("bad-model", "no parameter of the optimizer has a gradient: there is nothing to train")
     slots = _slots(optimizer, {name: groups[name] for name in trained}, trained)
     changed = {name: joint.buffers[name] for name in joint.changed}
-    rates = {_of("lr", i): i for i in sorted({groups[name] for name in trained}) if "lr" in optimizer.param_groups[i]}
+    rates = {
+        _of("momentum" if key == "betas" else key, i): Rate(i, key)
+        for i in sorted({groups[name] for name in trained})
+        for key in _cycled(optimizer.param_groups[i])
+    }
     tensors = {**trained, **changed}
     states = {**tensors, **{slot.state: slot.first for slot in slots}}
     fixed = {name: t for name, t in {**joint.parameters, **joint.buffers}.items() if name not in states}
@@ -159,7 +177,9 @@ def capture(
         left = iter(given)
         data = [next(left) for _ in joint.examples]
         state: dict[str, Any] = {name: next(left) for name in states}
-        rate = {index: next(left) for index in rates.values()}
+        rate: dict[int, dict[str, Any]] = defaultdict(dict)
+        for one in rates.values():
+            rate[one.group][one.key] = next(left)
         results, gradients, after = joint.run(data, state | {name: next(left) for name in fixed})
         if max_norm is not None:
             with _at("optimizer"):
@@ -170,12 +190,12 @@ def capture(
             kept = {slot.key: state[slot.state] for slot in mine}
             with _at(f"optimizer/{name}"):
                 index = groups[name]
-                after[name], made = _stepped(optimizer, index, state[name], gradients[name], rate.get(index), kept)
+                after[name], made = _stepped(optimizer, index, state[name], gradients[name], rate[index], kept)
             after.update({slot.state: made[slot.key] for slot in mine})
         return [*results, *(after[name] for name in states)]
 
     count, last = len(joint.examples), len(joint.examples) + len(states)
-    first = [torch.tensor(float(optimizer.param_groups[i]["lr"])) for i in rates.values()]
+    first = [torch.tensor(one.of(optimizer)) for one in rates.values()]
     graph = _traced(step, [*joint.examples, *states.values(), *first, *fixed.values()], optimizer)
     program = GraphProgram(
         graph,
@@ -196,7 +216,23 @@ IMPLEMENTATION = frozenset(("lr", "foreach", "fused", "capturable", "differentia
 
 def _options(optimizer: Any, group: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a group that are part of the program."""
-    return {key: _plain(group[key]) for key in optimizer.defaults if key in group and key not in IMPLEMENTATION}
+    return {key: _option(group, key) for key in optimizer.defaults if key in group and key not in IMPLEMENTATION}
+
+
+def _cycled(group: Mapping[str, Any]) -> list[str]:
+    """The numbers of a group that schedulers change; those that cycle momentum note its bounds."""
+    found = ["lr"] if "lr" in group else []
+    if "max_momentum" in group and (group.get("momentum") or group.get("betas")):
+        found.append("betas" if "betas" in group else "momentum")
+    return found
+
+
+def _option(group: Mapping[str, Any], key: str) -> Any:
+    """What of an option is part of the program: of momentum that is an input, whether there is any."""
+    value = _plain(group.get(key))
+    if key in _cycled(group):
+        return value[1:] if key == "betas" else (bool(value),)
+    return value
 
 
 def _plain(value: Any) -> Any:
@@ -599,14 +635,14 @@ def _first(optimizer: Any, group: int, p: Any) -> dict[str, Any]:
         )
     like = torch.nn.Parameter(torch.zeros_like(p, memory_format=torch.contiguous_format))
     like.grad = torch.zeros_like(like)
-    made = _standing(optimizer, group, like, None, {})
+    made = _standing(optimizer, group, like, {}, {})
     lists = list(inspect.signature(made._init_group).parameters)[1:]
     made._init_group(made.param_groups[0], *([] for _ in lists))
     kept = dict(made.state[like])
     with _refusing(optimizer), FakeTensorMode(allow_non_fake_inputs=True) as mode:
         fakes = {key: mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for key, x in kept.items()}
         fake = mode.from_tensor(like.detach())
-        _, after = _stepped(optimizer, group, fake, fake.clone(), None, fakes)
+        _, after = _stepped(optimizer, group, fake, fake.clone(), {}, fakes)
     added = [key for key, x in after.items() if key not in kept and x is not None]
     if added:  # SGD keeps the first gradient, which is what the recurrence gives when it starts at zero
         if not isinstance(optimizer, torch.optim.SGD) or optimizer.param_groups[group]["dampening"]:
@@ -626,7 +662,7 @@ def _step(optimizer: Any) -> Any:
     return inspect.unwrap(kind.step)
 
 
-def _standing(optimizer: Any, group: int, p: Any, rate: Any, kept: Mapping[str, Any]) -> Any:
+def _standing(optimizer: Any, group: int, p: Any, rates: Mapping[str, Any], kept: Mapping[str, Any]) -> Any:
     """An optimizer of the same kind that has one parameter, and takes its step in plain tensor arithmetic."""
     kind: Any = type(optimizer)
     made = object.__new__(kind)
@@ -635,8 +671,8 @@ def _standing(optimizer: Any, group: int, p: Any, rate: Any, kept: Mapping[str, 
     options.update({key: value for key, value in (("foreach", False), ("fused", None)) if key in options})
     if "capturable" in options:
         options["capturable"] = True  # the count of steps is a tensor
-    if rate is not None:
-        options["lr"] = rate
+    for key, rate in rates.items():
+        options[key] = (rate, *options[key][1:]) if key == "betas" else rate
     made.param_groups = [options]
     made.state = defaultdict(dict)
     made.state[p] = dict(kept)
@@ -644,7 +680,7 @@ def _standing(optimizer: Any, group: int, p: Any, rate: Any, kept: Mapping[str, 
 
 
 def _stepped(
-    optimizer: Any, group: int, p: Any, gradient: Any, rate: Any, kept: Mapping[str, Any]
+    optimizer: Any, group: int, p: Any, gradient: Any, rates: Mapping[str, Any], kept: Mapping[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     """A parameter and what the optimizer keeps for it, after its step."""
     torch = _torch()
@@ -654,13 +690,32 @@ def _stepped(
     def take(p: Any, gradient: Any, *given: Any) -> Any:
         p, *slots = (x.clone() for x in (p, *given[len(rates) :]))
         p.grad = gradient
-        made = _standing(optimizer, group, p, given[0] if rates else None, dict(zip(keys, slots, strict=True)))
-        _step(optimizer)(made)
+        named = dict(zip(rates, given, strict=False))
+        made = _standing(optimizer, group, p, named, dict(zip(keys, slots, strict=True)))
+        with _some(named.get("momentum")):
+            _step(optimizer)(made)
         return p, dict(made.state[p])
 
-    rates = [] if rate is None else [rate]
     with torch.no_grad(), _compiling():
-        return torch.func.functionalize(take, remove="mutations")(p, gradient, *rates, *kept.values())
+        return torch.func.functionalize(take, remove="mutations")(p, gradient, *rates.values(), *kept.values())
+
+
+@contextmanager
+def _some(number: Any) -> Generator[None]:
+    """Where a tensor is other than zero, whatever it holds: optimizers ask whether there is any momentum."""
+    from torch.overrides import TorchFunctionMode
+
+    class Asked(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if getattr(func, "__name__", "") in ("ne", "__ne__") and args[0] is number:
+                return True
+            return func(*args, **(kwargs or {}))
+
+    if number is None:
+        yield
+    else:
+        with Asked():
+            yield
 
 
 def _clipped(gradients: Sequence[Any], most: float) -> Any:

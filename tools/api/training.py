@@ -69,8 +69,8 @@ def _check(options: Mapping[str, Any]) -> None:
 class TrainingStep(ModuleExecutable):
     """A training step. Called with the model's inputs and the targets, it gives the loss (and what else the loss
     function gives). Parameters, buffers and the optimizer's state live in the executable: they are read from model and
-    optimizer at the first call and at `reset()`, and `sync()` writes them back. Learning rates are read from the
-    optimizer at each call, so schedulers work as they do in PyTorch."""
+    optimizer at the first call and at `reset()`, and `sync()` writes them back. Learning rates, and momentum
+    that a scheduler cycles, are read from the optimizer at each call, so schedulers work as they do in PyTorch."""
 
     def __init__(self, executable: Executable, call: ImportedProgram, training: Training, optimizer: Any) -> None:
         super().__init__(executable, call)
@@ -91,8 +91,7 @@ class TrainingStep(ModuleExecutable):
     def _more(self) -> Mapping[str, Any]:
         import numpy as np
 
-        groups = self._optimizer.param_groups
-        return {name: np.float32(groups[index]["lr"]) for name, index in self._training.rates.items()}
+        return {name: np.float32(rate.of(self._optimizer)) for name, rate in self._training.rates.items()}
 
     def sync(self) -> None:
         """Write what the steps have made of parameters, buffers and the optimizer's state into model and optimizer."""

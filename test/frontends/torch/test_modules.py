@@ -99,6 +99,29 @@ def test_structures_go_in_and_out() -> None:
         executable((a, b), scale=5.0)
 
 
+class Remembers(torch.nn.Module):
+    """Assigns a buffer, and uses what it held before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(4))
+
+    def forward(self, x: Any) -> Any:
+        before = self.last
+        self.last = before * 0.5 + x
+        return before - self.last
+
+
+def test_buffers_that_parts_of_a_module_assign_are_states() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(Remembers(), torch.nn.Linear(4, 4), Remembers())
+    x = torch.randn(4)
+    exe = headrace.compile(model, example_inputs=(x,))
+    for _ in range(3):
+        torch.testing.assert_close(exe(x), model(x).detach(), rtol=1e-5, atol=1e-6)
+    assert set(exe.state()) == {"0.last", "2.last"}
+
+
 def test_keywords_come_in_any_order_and_structures_must_match() -> None:
     class Keywords(nn.Module):
         def forward(self, x: Any, *, a: Any, b: Any) -> Any:

@@ -120,6 +120,28 @@ def test_groups_and_schedules_set_learning_rates() -> None:
     assert torch.equal(model[2].bias, bias)
 
 
+@pytest.mark.filterwarnings("ignore:Detected call")
+@pytest.mark.parametrize("name", ["SGD nesterov", "AdamW"])
+def test_momentum_is_cycled(name: str) -> None:
+    torch.manual_seed(16)
+
+    def make(model: Any) -> Any:
+        optimizer = OPTIMIZERS[name](model)
+        optimizer.schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=8)
+        return optimizer
+
+    follows(perceptron(), make, between=lambda optimizer: optimizer.schedule.step())
+
+
+def test_a_scheduler_of_momentum_comes_before_the_step() -> None:
+    model, batch = perceptron(), data()
+    optimizer = OPTIMIZERS["SGD momentum"](model)
+    step = train(model, optimizer, batch)
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=8)
+    with pytest.raises(CompileError, match="make a scheduler that cycles it before the step is compiled"):
+        step(*batch)
+
+
 def test_gradients_are_clipped() -> None:
     torch.manual_seed(2)
     follows(perceptron(), OPTIMIZERS["SGD momentum"], max_norm=0.05)
