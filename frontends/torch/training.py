@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from headrace.dialects.support.diagnostics import Collector, CompileError
 from headrace.frontends.torch.importer import GraphProgram, State
@@ -241,7 +241,9 @@ def _plain(value: Any) -> Any:
 
     if isinstance(value, torch.Tensor):
         return value.tolist()
-    return tuple(_plain(x) for x in value) if isinstance(value, tuple | list) else value
+    if isinstance(value, tuple | list):
+        return tuple(_plain(x) for x in cast("tuple[Any, ...]", value))
+    return value
 
 
 def _torch() -> Any:
@@ -535,7 +537,7 @@ def _with_loss(
         """A model and its loss."""
 
         def __init__(self) -> None:
-            super().__init__()
+            torch.nn.Module.__init__(self)
             self.model = model
             self.train(model.training)
             if isinstance(loss, torch.nn.Module):
@@ -545,14 +547,9 @@ def _with_loss(
             left = iter(tensors)
             args, kwargs = tree_unflatten([next(left) if isinstance(x, torch.Tensor) else x for x in flat], spec)
             with torch.autocast("cpu", dtype=torch.bfloat16) if bf16 else nullcontext():
-                made = self.model(*args[:count], **kwargs)
-                if loss is not None:
-                    made = loss(made, *args[count:])
-                elif hasattr(made, "loss"):
-                    made = made.loss
-                elif isinstance(made, Mapping) and "loss" in made:
-                    made = made["loss"]  # pyright: ignore[reportUnknownVariableType]
-            found: tuple[Any, ...] = tuple(made) if isinstance(made, tuple | list) else (made,)
+                made: Any = self.model(*args[:count], **kwargs)
+                made = _loss_of(made) if loss is None else loss(made, *args[count:])
+            found = tuple(cast("tuple[Any, ...]", made)) if isinstance(made, tuple | list) else (made,)
             if not isinstance(found[0], torch.Tensor) or found[0].numel() != 1:
                 given = f"{tuple(found[0].shape)}" if isinstance(found[0], torch.Tensor) else type(found[0]).__name__
                 raise CompileError(
@@ -572,6 +569,14 @@ def _with_loss(
 
     WithLoss.__name__ = type(model).__name__  # what errors call it
     return WithLoss()
+
+
+def _loss_of(made: Any) -> Any:
+    """The loss among what a model gives."""
+    if isinstance(made, Mapping):
+        given = cast("Mapping[str, Any]", made)
+        return given.get("loss", given)
+    return getattr(made, "loss", made)
 
 
 def _names(model: Any, inputs: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
@@ -658,14 +663,12 @@ def _first(optimizer: Any, group: int, p: Any) -> dict[str, Any]:
 
 def _step(optimizer: Any) -> Any:
     """The function that takes an optimizer's step, without what PyTorch wraps it in."""
-    kind: Any = type(optimizer)
-    return inspect.unwrap(kind.step)
+    return inspect.unwrap(optimizer.__class__.step)
 
 
 def _standing(optimizer: Any, group: int, p: Any, rates: Mapping[str, Any], kept: Mapping[str, Any]) -> Any:
     """An optimizer of the same kind that has one parameter, and takes its step in plain tensor arithmetic."""
-    kind: Any = type(optimizer)
-    made = object.__new__(kind)
+    made: Any = object.__new__(optimizer.__class__)
     made.__dict__.update(optimizer.__dict__)
     options: dict[str, Any] = {**optimizer.param_groups[group], "params": [p]}
     options.update({key: value for key, value in (("foreach", False), ("fused", None)) if key in options})
@@ -674,8 +677,7 @@ def _standing(optimizer: Any, group: int, p: Any, rates: Mapping[str, Any], kept
     for key, rate in rates.items():
         options[key] = (rate, *options[key][1:]) if key == "betas" else rate
     made.param_groups = [options]
-    made.state = defaultdict(dict)
-    made.state[p] = dict(kept)
+    made.state = defaultdict[Any, dict[str, Any]](dict[str, Any], {p: dict(kept)})
     return made
 
 

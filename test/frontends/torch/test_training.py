@@ -200,6 +200,7 @@ def test_the_step_goes_on_from_where_model_and_optimizer_are() -> None:
     wanted = [eager(*batch) for _ in range(6)]
     first = Eager(model, OPTIMIZERS["Adam"], cross_entropy)
     found = [first(*batch) for _ in range(2)]
+    step: Any = None
     for _ in range(2):  # a step compiled anew, or set to what model and optimizer hold
         step = headrace.compile_training(
             first.model, first.optimizer, cross_entropy, example_inputs=batch[:1], example_targets=batch[1:]
@@ -474,7 +475,7 @@ def refusal(*args: Any, **kwargs: Any) -> str:
 def test_mistakes_are_explained() -> None:
     model, (x, y) = perceptron(), data()
     sgd = OPTIMIZERS["SGD"](model)
-    examples = {"example_inputs": (x,), "example_targets": (y,)}
+    examples: dict[str, Any] = {"example_inputs": (x,), "example_targets": (y,)}
     assert "a Sequential and a str" in refusal(model, "sgd", cross_entropy, **examples)
     other = OPTIMIZERS["SGD"](perceptron())
     assert "4 parameters that the model has not" in refusal(model, other, cross_entropy, **examples)
