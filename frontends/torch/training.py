@@ -309,6 +309,10 @@ def _check_hooks(model: Any, optimizer: Any) -> None:
     errors.raise_if_any()
 
 
+REGISTERED = "torch._library.autograd"
+"""Where the functions of ops come from whose backward is registered: those stay calls of the op in an export."""
+
+
 @contextmanager
 def _no_own_gradients() -> Generator[None]:
     """Refuse functions and hooks that say gradients themselves: an export keeps their forward only."""
@@ -326,7 +330,9 @@ def _no_own_gradients() -> Generator[None]:
     function: Any = torch.autograd.Function
     applied, hooked, taken = function.__dict__["apply"], torch.Tensor.register_hook, torch.autograd.grad
 
-    def apply(cls: type, *_: Any, **__: Any) -> Any:
+    def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
+        if cls.__module__ == REGISTERED:
+            return applied.__get__(None, cls)(*args, **kwargs)
         refuse(f"{cls.__name__} is a function with its own backward")
 
     def register_hook(*_: Any, **__: Any) -> Any:

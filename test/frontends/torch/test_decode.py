@@ -3,7 +3,7 @@
 Some models run by default; all of them with
 
     pytest test/frontends/torch/test_zoo.py test/frontends/torch/test_decode.py -m "full or not full"
-    python test/frontends/torch/test_decode.py [KIND …]     prints how many tokens agree
+    PYTHONPATH=test python test/frontends/torch/test_decode.py [KIND …]     prints how many tokens agree
 """
 
 from __future__ import annotations

@@ -246,8 +246,9 @@ def test_a_model_may_give_its_loss_itself() -> None:
         assert step(x, labels=y).item() == pytest.approx(wanted(x, y), abs=1e-5)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", ["hf_llama", "hf_qwen3", "hf_mixtral"])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(x, marks=pytest.mark.full) for x in ("hf_llama", "hf_qwen3")), "hf_mixtral"]
+)
 def test_language_models_are_trained_in_one_program(name: str) -> None:
     from torch_zoo_models import model as of
 

@@ -3,7 +3,7 @@
 A handful runs by default, one of each kind; all of them with
 
     pytest test/frontends/torch/test_zoo.py test/frontends/torch/test_decode.py -m "full or not full"
-    python test/frontends/torch/test_zoo.py [NAME …]     prints the table of errors
+    PYTHONPATH=test python test/frontends/torch/test_zoo.py [NAME …]     prints the table of errors
 """
 
 from __future__ import annotations
