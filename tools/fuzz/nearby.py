@@ -21,6 +21,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 TOLERANCE = {"f64": 1e-10, "f32": 2e-5, "f16": 2e-2, "bf16": 1e-1, "f8e4m3": 1.3e-1}
 """Largest error of a result over its largest magnitude, by element type; other types agree exactly."""
+HALVES = ("f16", "bf16")
+"""Types that composites round to once, at their end."""
 MARGIN = 4
 """How many times closer than the tolerance the values of a program stay to their neighbours."""
 CHOICES = 4
@@ -94,6 +96,8 @@ class Nearby:
                 raise Declined(error.what) from None  # an index out of range
             for array in found:
                 self._check_size(array)
+            if self.wild and any(from_numpy(x.dtype) in HALVES for x in found):
+                self._check_overflow(name, attrs, operands)
             others = found
             if not exact or any(x.near is not x.array for x in operands):
                 near = [x.near for x in operands]
@@ -153,6 +157,18 @@ class Nearby:
             size = np.abs(array.astype(np.float64)).max()
             if not size <= MOST:
                 raise Declined("too large")
+
+    @staticmethod
+    def _check_overflow(name: str, attrs: Mapping[str, Any], operands: Sequence[Value]) -> None:
+        """What overflows between two ops does not where one does the work of both and rounds once."""
+        finite = [
+            np.where(np.isfinite(x.array.astype(np.float64)), x.array, np.ones_like(x.array))
+            if from_numpy(x.array.dtype) in TOLERANCE
+            else x.array
+            for x in operands
+        ]
+        if any(from_numpy(x.dtype) in HALVES and np.isinf(x).any() for x in meaning.evaluate(name, attrs, *finite)):
+            raise Declined("overflows a narrow type")
 
     def _check_near(self, array: Array, other: Array) -> None:
         if array is other:

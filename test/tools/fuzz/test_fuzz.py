@@ -124,6 +124,9 @@ def test_what_depends_on_roundings_is_declined() -> None:
         nearby.evaluate("tensor.reciprocal", {}, [difference])
     with pytest.raises(Declined, match="range"):
         nearby.evaluate("tensor.cast", {"to": "i8"}, [Value(*[np.float32([200.0])] * 2)])
+    with pytest.raises(Declined, match="overflows"):
+        large = Value(*[np.float16([-8188.0, np.inf])] * 2)
+        Nearby(0, wild=True, most=100).evaluate("tensor.mul", {}, [large, large])
     with pytest.raises(Declined, match="factor is not finite"):
         row, one, infinite = (Value(*[np.float32([[n]])] * 2) for n in (-0.0, 1.0, np.inf))
         scale, bias = (Value(*[x.array[0]] * 2) for x in (infinite, one))
