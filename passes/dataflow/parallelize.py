@@ -36,7 +36,8 @@ from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
 WORTH = 0.2
-"""What a unit has to save when it hastens a tile, relative to what units do on average."""
+"""What a unit has to save when it hastens a tile, relative to what units do on average. Chosen by trying: from 0 to
+1 the times of docs/mapping.md differ by 2 % at most."""
 
 
 def spread(section: SectionOp, device: Device, share: float, most: int, by: str) -> bool:
