@@ -67,13 +67,15 @@ def encode(module: ModuleOp, meta: Mapping[str, Any] | None = None, *, routed: b
         region_number[op.sym_name.data] = len(regions)
         memory = op.memory.data if op.memory is not None else ""
         address = op.address.value.data if op.address is not None else 0
-        regions.append(Region(op.sym_name.data, op.kind.data, tt(op.type), memory, address, op.key.data))
+        key, runs = op.key.data, op.runs.value.data
+        regions.append(Region(op.sym_name.data, op.kind.data, tt(op.type), memory, address, key, runs))
     launches = tuple(
         Launch(
             number[op.config.string_value()],
             tuple((region_number[name], offset) for name, offset in op.places),
             op.mode.data,
             locations.text(op.location),
+            op.runs.value.data,
         )
         for op in program.launches
     )
@@ -135,6 +137,7 @@ def _unit(op: UnitOp) -> Unit:
                 op.banks.value.data,
                 sites,
                 where,
+                op.kept is not None,
             )
         case AgcuOp():
             return Agcu(op.title, op.direction.data, op.param.value.data, sites, where)

@@ -152,8 +152,24 @@ def tensor(
     return (*TENSOR[:at], lower, *TENSOR[at:], *checks)
 
 
-def dataflow(mode: str = "O3", rules: str = "") -> tuple[str, ...]:
-    """The passes of phase dataflow in a mode; `rules` is a file of fusion rules for O1. `CompileError` for another."""
+GOALS = {
+    "latency": "the time of one run is least",
+    "throughput": "the time from result to result is least when inputs come one after the other",
+}
+"""What the searches of the mapping make least."""
+
+
+def dataflow(mode: str = "O3", rules: str = "", goal: str = "latency", runs: int = 0) -> tuple[str, ...]:
+    """The passes of phase dataflow in a mode; `rules` is a file of fusion rules for O1. For throughput `runs` follow
+    each other through each section (0: chosen). `CompileError` for another mode."""
+    found = _dataflow(mode, rules)
+    if goal == "latency":
+        return found
+    at = next(i for i, x in enumerate(found) if x.startswith("cut-sections"))
+    return (*found[:at], "choose-runs" + f"{{runs={runs}}}" * bool(runs), *found[at:])
+
+
+def _dataflow(mode: str, rules: str) -> tuple[str, ...]:
     if mode not in MODES:
         raise CompileError("bad-option", f"there is no mode '{mode}'", fix=nearest(mode, MODES))
     if rules and mode != "O1":
@@ -168,10 +184,15 @@ def dataflow(mode: str = "O3", rules: str = "") -> tuple[str, ...]:
     return tuple(f"{x}{{{options[x]}}}" if x in options else x for x in passes)
 
 
-def rdu(mode: str = "O3") -> tuple[str, ...]:
-    """The passes of phase rdu in a mode: in O0 the host launches each section."""
+def rdu(mode: str = "O3", goal: str = "latency") -> tuple[str, ...]:
+    """The passes of phase rdu in a mode: in O0 the host launches each section. For throughput launches have several
+    runs."""
     by_host = "convert-dataflow-to-rdu{launch=host}"
-    return tuple(by_host if mode == "O0" and x == "convert-dataflow-to-rdu" else x for x in RDU)
+    found = tuple(by_host if mode == "O0" and x == "convert-dataflow-to-rdu" else x for x in RDU)
+    if goal == "latency":
+        return found
+    at = found.index("allocate-memory")
+    return (*found[:at], "stream-runs", *found[at:])
 
 
 MODEL_ATTRIBUTE = "headrace.model"
@@ -187,15 +208,17 @@ def stages(
     ports: str = "states",
     weights: str = "",
     native_types: bool = False,
+    goal: str = "latency",
+    runs: int = 0,
 ) -> tuple[Stage, ...]:
     """The phases that lead from what `start` leaves to what `stop` leaves, ready to run, in a mode (`MODES`) with a
-    file of fusion rules, at a precision (`PRECISIONS`), in types that the device has if `native_types`. `CompileError`
-    for an unknown name, or when `stop` comes before `start`."""
+    file of fusion rules, at a precision (`PRECISIONS`), in types that the device has if `native_types`, for a goal
+    (`GOALS`) with so many runs at a time. `CompileError` for an unknown name, or when `stop` comes before `start`."""
     texts = {
         "tensor": ",".join(tensor(precision, ports, weights, native_types)),
-        "dataflow": ",".join(dataflow(mode, rules)),
+        "dataflow": ",".join(dataflow(mode, rules, goal, runs)),
     }
-    texts["rdu"] = ",".join(rdu(mode))
+    texts["rdu"] = ",".join(rdu(mode, goal))
     for flag, name in (("--from", start), ("--to", stop)):
         if name not in NAMES:
             raise CompileError("unknown-phase", f"{flag}={name}: there is no such phase", fix=nearest(name, NAMES))
@@ -222,7 +245,7 @@ def reached(module: ModuleOp) -> str:
     history = module.attributes.get(HISTORY_ATTRIBUTE)
     if isinstance(history, StringAttr):
         ran = re.sub(r"\{[^}]*\}", "", history.data)  # modes and precisions differ in options
-        ran = ",".join(x for x in ran.split(",") if x != NATIVE)
+        ran = ",".join(x for x in ran.split(",") if x not in (NATIVE, "choose-runs", "stream-runs"))
         for mode, precision in product(MODES, PRECISIONS):
             done = ""
             passes = {START: (), "tensor": tensor(precision), "dataflow": dataflow(mode), "rdu": RDU}

@@ -316,6 +316,14 @@ class _Config:
         if len(signatures) > 1:
             told = "; ".join(f"{name}: {list(s)}" for s, name in signatures.items())
             self.bad(f"flows of '{unit.name}' disagree on its frames (count, address stride): {told}", unit)
+        if unit.kept:
+            frames = max((prod(x.count for x in f.stream.time[: unit.frames]) for f in self.into[index]), default=1)
+            if frames > unit.copies:
+                self.bad(f"'{unit.name}' keeps {unit.copies} of {frames} frames", unit)
+            for loader in {f.src for f in self.into[index]}:
+                ends = [self.config.units[f.dst] for f in self.out_of[loader]]
+                if not all(isinstance(end, Pmu) and end.kept for end in ends):
+                    self.bad(f"'{self.config.units[loader].name}' fills memories once and others in each run", unit)
         if len({(f.src, f.src_port, f.dst, f.dst_port) for f in flows}) != len(flows):
             self.bad(f"'{unit.name}' has a flow twice", unit)
 
@@ -531,7 +539,7 @@ def _check_regions(program: Program, found: Collector) -> None:
             "output": (first.get(i, end), end),
             "temp": (first.get(i, 0), last.get(i, -1)),
         }.get(region.kind, (-1, end))
-        size = region.type.elements * dtypes.byte_size(region.type.dtype)
+        size = region.runs * region.type.elements * dtypes.byte_size(region.type.dtype)
         if size and lives[0] <= lives[1]:
             spans.setdefault(region.memory, []).append((region.address, region.address + size, *lives, i))
     for memory, regions in spans.items():
@@ -583,6 +591,7 @@ def _check_launches(program: Program, found: Collector) -> None:
                           location=launch.location)  # fmt: skip
         ready.update(written)
     _check_loops(program, found)
+    _check_runs(program, found)
     for name, times in Counter(p.name for p in program.inputs).items():
         if times > 1:
             found.add(CODE, f"input '{name}' is named {times} times")
@@ -606,6 +615,39 @@ def _check_launches(program: Program, found: Collector) -> None:
             found.add(CODE, f"state '{past}' = '{present}' is not an input and an output")
         elif a.type != b.type:
             found.add(CODE, f"state '{past}' is {a.type} but '{present}' is {b.type}")
+
+
+def _check_runs(program: Program, found: Collector) -> None:
+    """All launches have as many runs, and so have regions that differ from run to run: what is written is one of them.
+    What is kept from run to run is loaded from regions that are the same for all."""
+    runs = program.runs
+    if runs > 1 and program.states:
+        found.add(CODE, f"{runs} runs at a time share state '{program.states[0][0]}'")
+    for region in program.regions:
+        if region.runs not in (1, runs) or (region.runs > 1 and region.kind in ("weight", "state")):
+            found.add(CODE, f"{region.kind} '{region.name}' has {region.runs} tensors, the program {runs} runs")
+    for i, launch in enumerate(program.launches):
+        if launch.runs != runs:
+            found.add(CODE, f"launch {i} has {launch.runs} runs, others {runs}", location=launch.location)
+        if not 0 <= launch.config < len(program.configs):
+            continue
+        config = program.configs[launch.config]
+        many = {p: program.regions[r].runs > 1 for p, (r, _) in enumerate(launch.args) if r < len(program.regions)}
+        for p, param in enumerate(config.params):
+            if runs > 1 and param.direction != "in" and not many.get(p, True):
+                found.add(CODE, f"launch {i}: all runs write '{param.name}' in one place", location=launch.location)
+        for flow in config.flows:
+            if not (0 <= flow.src < len(config.units) and 0 <= flow.dst < len(config.units)):
+                continue  # told with the flow
+            source, target = config.units[flow.src], config.units[flow.dst]
+            if not isinstance(target, Pmu) or not target.kept:
+                continue
+            if not isinstance(source, Agcu) or source.direction != "load" or many.get(source.param, False):
+                found.add(
+                    CODE,
+                    f"launch {i}: '{target.name}' keeps what '{source.name}' sends, which differs from run to run",
+                    location=launch.location,
+                )
 
 
 def _check_loops(program: Program, found: Collector) -> None:

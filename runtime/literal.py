@@ -37,18 +37,29 @@ def run_config(config: Config, params: Sequence[Array]) -> None:
 
     `CompileError` when it deadlocks (with the cycle of units that wait for each other) or a site lacks data.
     """
+    _Fabric(config, [params]).run()
+
+
+def stream_config(config: Config, params: Sequence[Sequence[Array]]) -> None:
+    """Run one launch of several runs, one behind the other: `params` are the arrays of each run.
+
+    `CompileError` when it deadlocks (with the cycle of units that wait for each other) or a site lacks data.
+    """
     _Fabric(config, params).run()
 
 
 class _Channel:
-    """A flow at work: tokens in flight, and how many were sent and taken."""
+    """A flow at work: tokens in flight, and how many were sent and taken. What fills a memory that is kept is sent in
+    the first of `runs` runs."""
 
-    def __init__(self, config: Config, flow: Flow) -> None:
+    def __init__(self, config: Config, flow: Flow, runs: int = 1) -> None:
         self.flow = flow
         self.stream = flow.stream
         self.src, self.dst = config.units[flow.src], config.units[flow.dst]
         self.queue: deque[tuple[Array, Array]] = deque()
         self.sent = self.taken = 0
+        self.each = flow.stream.steps
+        self.steps = self.each * (1 if isinstance(self.dst, Pmu) and self.dst.kept else runs)
         self.connected = np.zeros((len(self.src.sites), len(self.dst.sites)), np.bool_)
         self.connected[flow.pairs[:, 0], flow.pairs[:, 1]] = True
         if isinstance(self.src, Agcu):  # any site of an address generator reaches all addresses
@@ -64,11 +75,15 @@ class _Channel:
 
     @property
     def done(self) -> bool:
-        return self.taken == self.stream.steps
+        return self.taken == self.steps
 
     def addresses(self, step: int, view: View) -> Array:
         """Address of every element of a step's tiles: an array [site, *tile]."""
-        return _addresses(self.stream, view, tuple(int(x) for x in self.points[step]))
+        return _addresses(self.stream, view, tuple(int(x) for x in self.point(step)))
+
+    def point(self, step: int) -> Array:
+        """The loop indices of a step."""
+        return self.points[step % self.each]
 
     def send(self, tiles: Array) -> None:
         """Put a token on the way: `tiles` are [site of the stream, *tile] in the order of the space loops; what no
@@ -132,9 +147,9 @@ def _addresses(stream: Stream, view: View, point: tuple[int, ...]) -> Array:
 class _Fabric:
     """One launch in execution."""
 
-    def __init__(self, config: Config, params: Sequence[Array]) -> None:
+    def __init__(self, config: Config, params: Sequence[Sequence[Array]]) -> None:
         self.config = config
-        self.channels = [_Channel(config, flow) for flow in config.flows]
+        self.channels = [_Channel(config, flow, len(params)) for flow in config.flows]
         self.into: list[list[_Channel]] = [[] for _ in config.units]
         self.out_of: list[list[_Channel]] = [[] for _ in config.units]
         for channel in self.channels:
@@ -143,8 +158,10 @@ class _Fabric:
         for channels in self.into:
             channels.sort(key=lambda c: c.flow.dst_port)
         self.written = params
-        stored = [params[u.param] for u in config.units if isinstance(u, Agcu) and u.direction in ("store", "scatter")]
-        self.read = [p.copy() if any(np.may_share_memory(p, q) for q in stored) else p for p in params]
+        writes = [u.param for u in config.units if isinstance(u, Agcu) and u.direction in ("store", "scatter")]
+        self.read = [
+            [p.copy() if any(np.may_share_memory(p, mine[q]) for q in writes) else p for p in mine] for mine in params
+        ]
         self.memory = {
             u: np.full((unit.copies, elements(unit.shape)), unit.fill, dtypes.to_numpy(unit.dtype))
             for u, unit in enumerate(config.units)
@@ -201,7 +218,7 @@ class _Fabric:
         return True
 
     def can_fire(self, u: int) -> bool:
-        more = any(c.sent < c.stream.steps for c in self.out_of[u]) or any(not c.done for c in self.into[u])
+        more = any(c.sent < c.steps for c in self.out_of[u]) or any(not c.done for c in self.into[u])
         return more and all(c.queue for c in self.into[u]) and all(c.has_credit for c in self.out_of[u])
 
     # Memory units
@@ -211,10 +228,10 @@ class _Fabric:
         loops = channel.stream.time[: unit.frames]
         number = 0
         shift = 0
-        for i, loop in zip(channel.points[step], loops, strict=False):
+        for i, loop in zip(channel.point(step), loops, strict=False):
             number = number * loop.count + int(i)
             shift += int(i) * _stride(loop, view)
-        return number, shift
+        return number + (0 if unit.kept else step // channel.each * prod(x.count for x in loops)), shift
 
     def frames(self, unit: Pmu, channel: _Channel, step: int) -> int:
         """How many whole frames lie before a step."""
@@ -237,7 +254,7 @@ class _Fabric:
     def serve(self, u: int, unit: Pmu, channel: _Channel) -> bool:
         view = channel.flow.src_view
         step = channel.sent
-        if step == channel.stream.steps or not channel.has_credit or view is None:
+        if step == channel.steps or not channel.has_credit or view is None:
             return False
         number, shift = self.frame(unit, channel, step, view)
         if any(self.frames(unit, c, c.taken) <= number for c in self.into[u]):
@@ -248,17 +265,19 @@ class _Fabric:
     # Address generators
 
     def load(self, unit: Agcu, channel: _Channel) -> bool:
-        if channel.sent == channel.stream.steps or not channel.has_credit or channel.flow.src_view is None:
+        if channel.sent == channel.steps or not channel.has_credit or channel.flow.src_view is None:
             return False
-        channel.send(self.read[unit.param][channel.addresses(channel.sent, channel.flow.src_view)])
+        source = self.read[channel.sent // channel.each][unit.param]
+        channel.send(source[channel.addresses(channel.sent, channel.flow.src_view)])
         return True
 
     def store(self, unit: Agcu, channel: _Channel) -> bool:
         if not channel.queue or channel.flow.dst_view is None:
             return False
         at = channel.addresses(channel.taken, channel.flow.dst_view)
+        target = self.written[channel.taken // channel.each][unit.param]
         tiles, present = channel.take()
-        self.written[unit.param][at[present]] = tiles[present]
+        target[at[present]] = tiles[present]
         return True
 
     def rows(
@@ -270,7 +289,7 @@ class _Fabric:
             raise CompileError("index-out-of-range", f"'{unit.name}' is given a row outside a table of {shape[0]} rows",
                                fix=f"indices must lie in {-shape[0]}..{shape[0] - 1}")  # fmt: skip
         rank = len(index.shape) - 1
-        point = [int(x) for x in channel.points[step]] + [0] * len(channel.stream.space)
+        point = [int(x) for x in channel.point(step)] + [0] * len(channel.stream.space)
         origin = channel.stream.origin(point)[rank:]
         cut = tuple(slice(o, o + n) for o, n in zip(origin, channel.stream.tile[rank:], strict=True))
         return table.reshape(shape), (index, *cut)
@@ -280,7 +299,8 @@ class _Fabric:
             return False
         index = self.into[u][0].take_all()
         for channel in self.out_of[u]:
-            table, at = self.rows(unit, channel, channel.sent, index, self.read[unit.param])
+            source = self.read[channel.sent // channel.each][unit.param]
+            table, at = self.rows(unit, channel, channel.sent, index, source)
             tiles = table[at]
             channel.send(np.broadcast_to(tiles, (channel.stream.sites, *tiles.shape[1:])))
         return True
@@ -291,7 +311,7 @@ class _Fabric:
         channel = self.into[u][1]
         step = channel.taken
         index, tiles = self.into[u][0].take_all(), channel.take_all()
-        table, at = self.rows(unit, channel, step, index, self.written[unit.param])
+        table, at = self.rows(unit, channel, step, index, self.written[step // channel.each][unit.param])
         table[at] = tiles
         return True
 
@@ -305,7 +325,7 @@ class _Fabric:
             if not channel.queue and (not channel.done or not isinstance(unit, Pmu)):
                 found.append((channel.flow.src, f"'{unit.name}' waits for data of {channel.name}"))
         for channel in self.out_of[u]:
-            if not channel.has_credit and channel.sent < channel.stream.steps:
+            if not channel.has_credit and channel.sent < channel.steps:
                 found.append((channel.flow.dst, f"'{unit.name}' waits for a credit of {channel.name}"))
         if isinstance(unit, Pmu):
             for channel in self.into[u]:

@@ -59,7 +59,7 @@ class Speed:
 @dataclass
 class Process:
     """One pipeline of units. `tail`: cycles from the end of its last chunk to its last result, in `part`. Without a
-    `speed` it does a cycle of work a cycle."""
+    `speed` it does a cycle of work a cycle. Its chunks are those of `runs` runs."""
 
     chunks: int
     pace: float
@@ -68,6 +68,7 @@ class Process:
     reads: list[Access] = field(default_factory=list[Access])
     writes: list[Access] = field(default_factory=list[Access])
     speed: Speed | None = None
+    runs: int = 1
 
     def finish(self, start: Array) -> Array:
         """When chunks end that start then."""
@@ -76,10 +77,11 @@ class Process:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A memory between processes."""
+    """A memory between processes. One that is kept passes its frames in the first of so many `runs` of its readers."""
 
     frames: int
     copies: int
+    runs: int = 1
 
 
 class Lap(NamedTuple):
@@ -141,10 +143,22 @@ class Pipeline:
             for a in (*p.reads, *p.writes)
         }
         self.chunk_of = {key: _last_chunk(*key) for key in self.frame_of}
+        self._needed: dict[tuple[int, int, int], Array] = {}
         self.start: list[Array] = []
         self.finish: list[Array] = []
 
     # Buffers
+
+    def needed(self, process: int, buffer: int) -> Array:
+        """The last frame of a buffer that each chunk of a reader needs."""
+        chunks, of = self.processes[process].chunks, self.buffers[buffer]
+        if of.runs == 1:
+            return self.frame_of[chunks, of.frames]
+        key = chunks, of.frames, of.runs
+        if key not in self._needed:
+            first = _last_frame(max(1, chunks // of.runs), of.frames)
+            self._needed[key] = np.append(first, np.full(chunks - len(first), of.frames - 1))
+        return self._needed[key]
 
     def written(self, buffer: int) -> Array:
         """When each frame of a buffer is complete."""
@@ -213,7 +227,7 @@ class Pipeline:
         for i in range(process + 1, len(self.processes)):
             p = self.processes[i]
             for a in p.reads if p.chunks % frames == 0 else ():
-                if self.buffers[a.buffer].frames != frames:
+                if self.buffers[a.buffer].frames != frames or self.buffers[a.buffer].runs > 1:
                     continue
                 for w, b in self.writers[a.buffer]:
                     if w in begin and w < i:
@@ -228,7 +242,7 @@ class Pipeline:
         p = self.processes[process]
         arrive = np.zeros(p.chunks)
         for a in p.reads:
-            at = self.written(a.buffer)[self.frame_of[p.chunks, self.buffers[a.buffer].frames]]
+            at = self.written(a.buffer)[self.needed(process, a.buffer)]
             np.maximum(arrive, at + (a.latency - a.lead), out=arrive)
         for a in p.writes:
             room = self._room(process, a)
@@ -350,7 +364,7 @@ class Pipeline:
         p, at = self.processes[i], float(self.start[i][j])
         for a in p.reads:
             frames = self.buffers[a.buffer].frames
-            frame = int(self.frame_of[p.chunks, frames][j])
+            frame = int(self.needed(i, a.buffer)[j])
             for w, b in self.writers[a.buffer]:
                 k = int(self.chunk_of[self.processes[w].chunks, frames][frame])
                 done = float(self.finish[w][k]) + b.tail

@@ -115,11 +115,20 @@ class _Page:
         bounds = sorted(t.bounds.items(), key=lambda x: -x[1])
         waits = [f"{name} {cycles / self.total:.0%}" for name, cycles in bounds if cycles >= 0.005 * self.total]
         return [
+            *self.stream(),
             f"{t.seconds * self.scale:.2f} {self.unit} on {t.device}: {t.cycles:,.0f} cycles at {t.clock / 1e9:g} GHz, "
             + self.launches(),
             "waits for " + ", ".join(waits),
             "; ".join(uses),
         ]
+
+    def stream(self) -> list[str]:
+        """From result to result, of a program that takes several inputs at a time."""
+        t = self.timing
+        if t.inputs == 1:
+            return []
+        each = f"{time_text(t.interval)} from result to result, {amount(t.rate).strip()} results a second"
+        return [f"{each}, when inputs stream in; the first after {time_text(t.latency)}, {t.inputs} at a time"]
 
     def launches(self) -> str:
         """How often something is launched, and by whom."""

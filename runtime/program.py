@@ -60,7 +60,7 @@ class Pmu:
 
     The first `frames` time loops of every flow that ends here enumerate frames. A reader's frame may start when every
     writer has finished it; a writer waits while `copies` frames are not yet read by all readers. Cells that no writer
-    writes hold `fill`.
+    writes hold `fill`. One that is `kept` is filled in the first run of a launch and holds that for the others.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Pmu:
     banks: int
     sites: Table
     location: str = ""
+    kept: bool = False
 
     kind = "pmu"
 
@@ -142,7 +143,7 @@ class Config:
 @dataclass(frozen=True, slots=True)
 class Region:
     """Off-chip memory of one tensor. `kind`: input, output, weight, state or temp. `address` in bytes within `memory`
-    (`hbm` or `ddr`). `key` names the weight."""
+    (`hbm` or `ddr`). `key` names the weight. `runs` tensors of that type lie one behind the other, one a run."""
 
     name: str
     kind: str
@@ -150,17 +151,20 @@ class Region:
     memory: str
     address: int
     key: str = ""
+    runs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Run a config once. `args[i]` gives parameter i as (region number, element offset); the parameter is dense
-    row-major from there. `mode`: `sw` (host-orchestrated) or `hw`."""
+    """Run a config `runs` times, one run behind the other and without a pause. `args[i]` gives parameter i as (region
+    number, element offset); the parameter is dense row-major from there, in run r of the tensor of run r of a region
+    that has several. `mode`: `sw` (host-orchestrated) or `hw`."""
 
     config: int
     args: tuple[tuple[int, int], ...]
     mode: str = "sw"
     location: str = ""
+    runs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +207,11 @@ class Program:
     states: tuple[tuple[str, str], ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     loops: tuple[LaunchLoop, ...] = ()
+
+    @property
+    def runs(self) -> int:
+        """How many inputs the program takes at a time."""
+        return max((launch.runs for launch in self.launches), default=1)
 
 
 def elements(shape: tuple[int, ...]) -> int:

@@ -4,8 +4,9 @@ device."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -17,6 +18,7 @@ from headrace.dialects.support.files import replacing
 from headrace.dialects.tensor.meaning.special import rounds_to
 from headrace.runtime.artifact import Artifact, open_artifact
 from headrace.runtime.check import check_program
+from headrace.runtime.literal import stream_config
 from headrace.runtime.plan import Part, Plan, Step, bind_program, plan_configs, run_steps
 from headrace.runtime.program import Port, Program
 
@@ -167,6 +169,43 @@ class Executable:
         run_steps(self._plan.steps if steps is None else steps)
         return {name: view.copy() for name, view in self._outputs.items()}
 
+    def stream(self, inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Array]]:
+        """The outputs for inputs that come one after the other, in their order. A program compiled for throughput takes
+        `program.runs` of them at a time. With states they are runs that follow each other, as calls are."""
+        if not self.literal or self.program.runs == 1:
+            for one in inputs:
+                yield self(one)
+            return
+        waiting = iter(inputs)
+        while batch := [self._checked(one) for one in islice(waiting, self.program.runs)]:
+            yield from self._together(batch)
+
+    def _together(self, batch: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+        """Run tile by tile for several inputs at a time: each launch for all of them, in regions of a tensor each."""
+        regions: list[list[Array]] = []
+        for region, alone in zip(self.program.regions, self._plan.regions, strict=True):
+            count = region.type.elements
+            memory = np.zeros(len(batch) * count, alone.dtype) if region.runs > 1 else alone
+            step = count if region.runs > 1 else 0
+            regions.append([memory[i * step : i * step + count] for i in range(len(batch))])
+
+        def at(port: Port, run: int) -> Array:
+            flat = regions[port.region][run]
+            return flat[port.offset : port.offset + port.type.elements].reshape(port.type.shape)
+
+        for run, arrays in enumerate(batch):
+            for port in self.inputs:
+                np.copyto(at(port, run), arrays[port.name])
+        for launch in self.program.launches:
+            config = self.program.configs[launch.config]
+            places = list(zip(config.params, launch.args, strict=True))
+            params = [
+                [regions[r][run][offset : offset + p.type.elements] for p, (r, offset) in places]
+                for run in range(len(batch))
+            ]
+            stream_config(config, params)
+        return [{port.name: at(port, run).copy() for port in self.outputs} for run in range(len(batch))]
+
     def _adopt(self, arrays: Mapping[str, Array]) -> list[Step] | None:
         """Steps that read large inputs where the caller has them; None when they are to be copied.
 
@@ -275,8 +314,9 @@ class Executable:
     # Time
 
     def profile(self, inputs: Mapping[str, Any] | None = None, *, model: str = "event") -> Timing:
-        """The time of one run on the device, by section, unit and op of the model. Nothing is run: the time does not
-        depend on `inputs`. `model`: 'event' follows every tile, 'analytic' is its steady state."""
+        """The time of one run on the device, or of all that the program takes at a time, by section, unit and op of the
+        model. Nothing is run: the time does not depend on `inputs`. `model`: 'event' follows every tile, 'analytic' is
+        its steady state."""
         from headrace.runtime.timing import time_program
 
         del inputs

@@ -31,7 +31,7 @@ from headrace.runtime.program import (
     Unit,
 )
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the table's layout; it changes whenever older readers would misread a table."""
 MAGIC = b"HRTB"
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -177,7 +177,7 @@ class _Writer:
                     self.value(op.attrs)
             case Pmu():
                 self.type(TT(unit.shape, unit.dtype))
-                for value in (unit.frames, unit.copies, unit.split_dim, unit.banks):
+                for value in (unit.frames, unit.copies, unit.split_dim, unit.banks, int(unit.kept)):
                     self.number(value)
                 self.real(unit.fill)
             case Agcu():
@@ -224,12 +224,14 @@ class _Writer:
                 self.string(text)
             self.type(region.type)
             self.number(region.address)
+            self.number(region.runs)
         self.number(len(program.configs))
         for config in program.configs:
             self.config(config)
         self.number(len(program.launches))
         for launch in program.launches:
             self.number(launch.config)
+            self.number(launch.runs)
             self.string(launch.mode)
             self.string(launch.location)
             self.number(len(launch.args))
@@ -398,8 +400,11 @@ class _Reader:
                 return Pcu(name, mode, inputs, self.many(self.op, 5), outputs, types, sites, location, stages)
             case 1:
                 type = self.type()
-                frames, copies, split, banks = (self.number() for _ in range(4))
-                return Pmu(name, type.shape, type.dtype, frames, copies, self.real(), split, banks, sites, location)
+                frames, copies, split, banks, kept = (self.number() for _ in range(5))
+                fill = self.real()
+                return Pmu(
+                    name, type.shape, type.dtype, frames, copies, fill, split, banks, sites, location, bool(kept)
+                )
             case 2:
                 return Agcu(name, self.string(), self.number(), sites, location)
             case _:
@@ -424,18 +429,18 @@ class _Reader:
 
     def region(self) -> Region:
         name, kind, memory, key = (self.string() for _ in range(4))
-        return Region(name, kind, self.type(), memory, self.number(), key)
+        return Region(name, kind, self.type(), memory, self.number(), key, self.number())
 
     def launch(self) -> Launch:
-        config, mode, location = self.number(), self.string(), self.string()
-        return Launch(config, self.many(lambda: (self.number(), self.number()), 2), mode, location)
+        config, runs, mode, location = self.number(), self.number(), self.string(), self.string()
+        return Launch(config, self.many(lambda: (self.number(), self.number()), 2), mode, location, runs)
 
     def port(self) -> Port:
         return Port(self.string(), self.type(), self.number(), self.number())
 
     def program(self) -> Program:
         device = self.value()
-        regions, configs, launches = self.many(self.region, 6), self.many(self.config, 3), self.many(self.launch, 4)
+        regions, configs, launches = self.many(self.region, 7), self.many(self.config, 3), self.many(self.launch, 5)
         loops = self.many(lambda: LaunchLoop(self.number(), self.number(), self.number()), 3)
         found = Program(
             device,

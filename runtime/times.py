@@ -87,7 +87,8 @@ class UnitTime:
 
 @dataclass(frozen=True)
 class ConfigTime:
-    """One run of a config, without its launch: cycles, rows of its groups, and how much of the device it uses.
+    """One launch of a config, without launching it: cycles, rows of its groups, and how much of the device it uses. It
+    runs for `inputs` inputs, one behind the other; the `first` is through after so many cycles.
 
     `link_load` is the busiest link's words over what it could carry in the time, `hbm_bytes` and `ddr_bytes` what
     moves off chip, `bounds` the cycles by what they wait for.
@@ -103,6 +104,8 @@ class ConfigTime:
     ddr_bytes: int
     link_load: float
     settled: bool = True
+    inputs: int = 1
+    first: float = 0.0
 
     @property
     def work(self) -> float:
@@ -162,6 +165,27 @@ class Timing:
     unit_counts: dict[str, int]
     memory: MemoryUse
     loops: tuple[LaunchLoop, ...] = ()
+    inputs: int = 1
+    """How many inputs the program takes at a time."""
+
+    @property
+    def interval(self) -> float:
+        """Seconds from result to result when inputs come one after the other: the time of the program for all inputs
+        that it takes at a time, over their number."""
+        return self.seconds / self.inputs
+
+    @property
+    def latency(self) -> float:
+        """Seconds from the first input to its result: the time up to the last launch, and of the first run in that."""
+        if not self.launches:
+            return 0.0
+        last = self.configs[self.launches[-1].config]
+        return self.seconds - (last.cycles - last.first) / self.clock
+
+    @property
+    def rate(self) -> float:
+        """Results a second."""
+        return 1 / self.interval if self.interval else 0.0
 
     @property
     def calls(self) -> int:
@@ -265,6 +289,9 @@ class Timing:
             "clock": self.clock,
             "cycles": self.cycles,
             "seconds": self.seconds,
+            "inputs": self.inputs,
+            "interval": self.interval,
+            "latency": self.latency,
             "launch_seconds": self.launch_seconds,
             "flops": self.flops,
             "hbm_bytes": self.hbm_bytes,

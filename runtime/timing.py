@@ -11,7 +11,7 @@ number comes from the device and from the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from headrace.dialects.machine.cost import launch_seconds, peak_flops
 from headrace.dialects.machine.device import Device
@@ -30,10 +30,8 @@ from headrace.runtime.times import (
     Timing,
     UnitTime,
 )
-from headrace.runtime.timing_analytic import analytic
-from headrace.runtime.timing_demand import Course, Demand
-from headrace.runtime.timing_event import event
 from headrace.runtime.timing_report import Report
+from headrace.runtime.timing_stream import MODELS, course
 
 __all__ = [
     "BOUNDS",
@@ -51,10 +49,6 @@ __all__ = [
 ]
 
 
-MODELS: dict[str, Callable[[Demand], Course]] = {"event": event, "analytic": analytic}
-"""Models of the time of a config, by name."""
-
-
 def time_program(program: Program, model: str = "event") -> Timing:
     """Time a program on the device that it was compiled for, by a model (`MODELS`). `CompileError` when the device
     description is broken or there is no such model."""
@@ -70,8 +64,8 @@ def time_program(program: Program, model: str = "event") -> Timing:
         key = launch.config, memories
         if key not in known:
             known[key] = len(configs)
-            demand = Demand(program.configs[launch.config], memories, device)
-            configs.append(Report(demand, MODELS[model](demand)).time())
+            found = course(program.configs[launch.config], memories, device, model, launch.runs)
+            configs.append(Report(*found).time())
         loaded = launch.config == last
         seconds = launch_seconds(device, launch.mode, loaded=loaded)
         launches.append(LaunchTime(known[key], launch.mode, loaded, seconds, launch.location))
@@ -88,6 +82,7 @@ def time_program(program: Program, model: str = "event") -> Timing:
         {kind: device.count(kind) for kind in ("pcu", "pmu", "agcu")},
         memory_use(program, device),
         program.loops,
+        program.runs,
     )
 
 
@@ -102,7 +97,7 @@ def memory_use(program: Program, device: Device) -> MemoryUse:
             r.key or r.name,
             r.kind,
             r.memory or _main_memory(device),
-            r.type.elements * dtypes.byte_size(r.type.dtype),
+            r.runs * r.type.elements * dtypes.byte_size(r.type.dtype),
             count[i],
         )
         for i, r in enumerate(program.regions)

@@ -11,7 +11,8 @@ itself: the time of fair sharing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,9 +82,10 @@ class _Steady:
         moved, p = False, self.processes[i]
         for a in p.reads:
             frames = self.pipeline.buffers[a.buffer].frames
-            first = int(self.pipeline.frame_of[p.chunks, frames][0])
+            needed = self.pipeline.needed(i, a.buffer)
+            first = int(needed[0])
             # the first chunk that needs the last frame, and how many follow it
-            rest = p.chunks - 1 - int(np.searchsorted(self.pipeline.frame_of[p.chunks, frames], frames - 1))
+            rest = p.chunks - 1 - int(np.searchsorted(needed, frames - 1))
             for w, b in self.pipeline.writers[a.buffer]:
                 q = self.processes[w]
                 wait = b.tail + b.latency + a.latency - a.lead
@@ -219,6 +221,76 @@ def analytic(demand: Demand) -> Course:
         spans,
         max(steady.ends, default=0.0),
     )
+
+
+def interval(demand: Demand) -> float:
+    """Cycles from run to run when runs follow each other: of the slowest cluster, of what is asked most of, or of the
+    longest lap from a writer to a reader and back as room, over the runs that there is room for."""
+    pipeline = Pipeline(demand.processes, demand.buffers)
+    run = _held_back(pipeline)
+    again = np.array([demand.works_again(c) for c in demand.clusters], np.bool_)
+    found = [c.work for c, more in zip(demand.clusters, again, strict=True) if more]
+    found += demand.asked_by(again).tolist()
+    for i, p in enumerate(pipeline.processes):
+        found += [lap.cycles * p.chunks / (lap.copies * lap.chunks) for lap in pipeline.laps[i]]
+        ways: tuple[dict[int, float], dict[int, float]] | None = None
+        for a in p.writes if again[i] else ():
+            for r, b in pipeline.readers[a.buffer]:
+                if r != i:
+                    ways = ways or _ways(pipeline, run, i)
+                    found += _laps(pipeline, i, a, r, b, ways)
+    return max(found, default=0.0)
+
+
+def _held_back(pipeline: Pipeline) -> list[float]:
+    """Cycles from the first to the last chunk of each process in one run for which everything was loaded ahead."""
+    ahead = [replace(p, pace=p.pace if p.reads else 0.0) for p in pipeline.processes]
+    steady = _Steady(Pipeline(ahead, pipeline.buffers), [p.pace for p in ahead])
+    own = [(p.chunks - 1) * p.pace for p in pipeline.processes]
+    return [max(x, last - first) for x, first, last in zip(own, steady.first, steady.last, strict=True)]
+
+
+def _ways(pipeline: Pipeline, run: Sequence[float], start: int) -> tuple[dict[int, float], dict[int, float]]:
+    """When the first and the last chunk of each process behind one start at the earliest, from its own first start;
+    each takes that long from first to last by itself."""
+    first, last = {start: 0.0}, {start: run[start]}
+    for i in range(start + 1, len(pipeline.processes)):
+        p = pipeline.processes[i]
+        for a in p.reads:
+            frames = pipeline.buffers[a.buffer].frames
+            needed = pipeline.needed(i, a.buffer)
+            rest = p.chunks - 1 - int(np.searchsorted(needed, frames - 1))
+            for w, b in pipeline.writers[a.buffer]:
+                if w not in first or w >= i:
+                    continue
+                q = pipeline.processes[w]
+                wait = q.pace + b.tail + b.latency + a.latency - a.lead
+                chunk = int(pipeline.chunk_of[q.chunks, frames][int(needed[0])])
+                begin = last[w] if chunk == q.chunks - 1 else first[w] + chunk * q.pace
+                first[i] = max(first.get(i, 0.0), begin + wait)
+                last[i] = max(last.get(i, 0.0), last[w] + wait + rest * p.pace)
+        if i in first:
+            last[i] = max(last[i], first[i] + run[i])
+    return first, last
+
+
+def _laps(
+    pipeline: Pipeline, writer: int, access: Access, reader: int, other: Access, ways: tuple[dict[int, float], ...]
+) -> list[float]:
+    """Cycles a run of the way of a frame from its writer to a reader and back as room for one of a later run."""
+    first, last = ways
+    if reader not in first:
+        return []
+    q = pipeline.processes[reader]
+    buffer = pipeline.buffers[access.buffer]
+    frames = buffer.frames
+    runs, rest = divmod(max(buffer.copies, pipeline.copies(writer, access)), frames)
+    each = (last[reader] - first[reader]) / max(1, q.chunks - 1)
+
+    # a run later, the frame for which the first one of a run has to wait: from the start of that
+    chunk = int(pipeline.chunk_of[q.chunks, frames][(frames - rest) % frames])
+    way = first[reader] + chunk * each + q.pace + other.lead - access.lead
+    return [way / (runs + 1 if rest else runs)]
 
 
 def _shared(demand: Demand, steady: _Steady) -> tuple[Array, Array]:

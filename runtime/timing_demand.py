@@ -72,12 +72,14 @@ class Cluster:
     work: float = 0.0
     bound: str = ""
     owner: int = 0
+    runs: int = 1
 
 
 @dataclass(frozen=True)
 class Course:
     """What a model says of a config: when each cluster's first chunk begins and its last one ends, its cycles of work
-    when resources are shared and what bounds it then, the critical path, and the end of everything."""
+    when resources are shared and what bounds it then, the critical path, and the end of everything; and when each of
+    its runs has ended."""
 
     begin: Sequence[float]
     end: Sequence[float]
@@ -86,16 +88,20 @@ class Course:
     spans: Sequence[Span]
     total: float
     settled: bool = True
+    ends: Sequence[float] = ()
 
 
 class Demand:
-    """Clusters of a config with its parameters in given memories, in an order in which buffers flow."""
+    """Clusters of a config with its parameters in given memories, in an order in which buffers flow. Of several `runs`
+    one follows the other: what passes through a buffer are the frames of all of them, and what is kept is loaded in the
+    first."""
 
-    def __init__(self, config: Config, memories: Sequence[str], device: Device) -> None:
+    def __init__(self, config: Config, memories: Sequence[str], device: Device, runs: int = 1) -> None:
         self.config = config
         self.device = device
         self.memories = memories
-        self.flows = [Traffic(config, flow, device) for flow in config.flows]
+        self.runs = runs
+        self.flows = [Traffic(config, flow, device, 1 if self._keeps(flow.dst) else runs) for flow in config.flows]
         self.pmus = [i for i, u in enumerate(config.units) if isinstance(u, Pmu)]
         self.number = {u: n for n, u in enumerate(self.pmus)}
         self.layout = {
@@ -109,6 +115,20 @@ class Demand:
         self._members()
         self.clusters: list[Cluster] = []
         self._join()
+
+    def _keeps(self, index: int) -> bool:
+        """Whether a unit is a memory that is filled in the first run only."""
+        unit = self.config.units[index]
+        return isinstance(unit, Pmu) and unit.kept
+
+    def works_again(self, cluster: Cluster) -> bool:
+        """Whether a cluster works in each run, not in the first alone."""
+        around = [t for i in cluster.members for t in self._around(i)]
+        return any(not self._keeps(t.flow.dst) for t in around)
+
+    def asked_by(self, clusters: Array) -> Array:
+        """Cycles that some of the clusters together ask of each resource."""
+        return self._asked[0][clusters].sum(0)
 
     # Members
 
@@ -225,15 +245,15 @@ class Demand:
         self._lead(direct)
         asked = np.zeros((len(self.clusters), 0)) if not self.clusters else self._asked[0]
         for n, cluster in enumerate(self.clusters):
+            cluster.runs = max((t.runs for i in cluster.members for t in self._around(i)), default=1)
             frames = [1]
             for i in cluster.members:
-                m = self.members[i]
-                for t in (*m.into, *m.out):
-                    for index, side in ((t.flow.src, t.source), (t.flow.dst, t.target)):
-                        if isinstance(side, Pmu):
-                            frames.append(self._frames(index))
-            chunks = lcm(*frames)
-            cluster.chunks = chunks if chunks <= MOST_CHUNKS else min(max(frames), MOST_CHUNKS)
+                for t in self._around(i):
+                    for index in (t.flow.src, t.flow.dst):
+                        if isinstance(self.config.units[index], Pmu):
+                            frames.append(self._frames(index) // (1 if self._keeps(index) else cluster.runs))
+            chunks, most = lcm(*frames), max(1, MOST_CHUNKS // cluster.runs)
+            cluster.chunks = cluster.runs * (chunks if chunks <= most else min(max(frames), most))
             cluster.owner = max(cluster.members, key=lambda i: self.members[i].interval * self.members[i].steps)
             best = self.members[cluster.owner]
             cluster.work, cluster.bound = best.interval * best.steps, best.bound
@@ -264,11 +284,15 @@ class Demand:
                     m.parts["network"] = max(m.parts["network"], t.credited(wait) * t.steps / m.steps)
 
     def _frames(self, index: int) -> int:
-        """How many frames pass through a memory in one run."""
+        """How many frames pass through a memory in all runs."""
         unit = self.config.units[index]
         assert isinstance(unit, Pmu)
+        runs = 1 if unit.kept else self.runs
         counts = [t.flow.stream.time[: unit.frames] for t in self.flows if index in (t.flow.src, t.flow.dst)]
-        return max((int(np.prod([x.count for x in loops], dtype=np.int64)) for loops in counts), default=1)
+        return runs * max((int(np.prod([x.count for x in loops], dtype=np.int64)) for loops in counts), default=1)
+
+    def _around(self, member: int) -> list[Traffic]:
+        return [*self.members[member].into, *self.members[member].out]
 
     def _order(self, count: int) -> list[int]:
         after: list[set[int]] = [set() for _ in range(count)]
@@ -299,7 +323,9 @@ class Demand:
     def buffers(self) -> list[Buffer]:
         """The memories between clusters."""
         return [
-            Buffer(self._frames(i), unit.copies) for i in self.pmus if isinstance(unit := self.config.units[i], Pmu)
+            Buffer(self._frames(i), unit.copies, self.runs if unit.kept else 1)
+            for i in self.pmus
+            if isinstance(unit := self.config.units[i], Pmu)
         ]
 
     @cached_property
@@ -307,7 +333,7 @@ class Demand:
         """The clusters."""
         found: list[Process] = []
         for c, cluster in enumerate(self.clusters):
-            p = Process(cluster.chunks, cluster.work / cluster.chunks)
+            p = Process(cluster.chunks, cluster.work / cluster.chunks, runs=cluster.runs)
             for i in cluster.members:
                 m = self.members[i]
                 tail = m.done - cluster.work / max(1, m.steps)

@@ -39,7 +39,7 @@ def event(demand: Demand) -> Course:
     schedule = pipeline.solve()
     settled = schedule.settled
     if not settled:  # what `check-deadlock` refuses: time it as if there were room
-        pipeline = Pipeline(demand.processes, [Buffer(b.frames, b.frames) for b in demand.buffers])
+        pipeline = Pipeline(demand.processes, [Buffer(b.frames, b.frames, b.runs) for b in demand.buffers])
         schedule = pipeline.solve()
     shared = demand.resources.contended()
     held = np.zeros((len(demand.clusters), len(shared.kinds)))
@@ -65,7 +65,18 @@ def event(demand: Demand) -> Course:
         pipeline.critical_path(schedule),
         schedule.end,
         settled,
+        _ends(pipeline, schedule, demand.runs),
     )
+
+
+def _ends(pipeline: Pipeline, schedule: Schedule, runs: int) -> list[float]:
+    """When each run has ended."""
+    found = np.zeros(runs)
+    for p, finish in zip(pipeline.processes, schedule.finish, strict=True):
+        if p.runs == runs:
+            each = p.chunks // runs
+            np.maximum(found, finish[each - 1 :: each] + p.tail, out=found)
+    return np.maximum.accumulate(found).tolist()
 
 
 def _speeds(

@@ -71,6 +71,8 @@ class Report:
             moved["ddr"],
             self.demand.busiest_link / total if total else 0.0,
             self.course.settled,
+            self.demand.runs,
+            min(total, self.course.ends[0]) if self.course.ends else total,
         )
 
     def _row(self, index: int) -> UnitTime:

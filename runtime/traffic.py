@@ -48,6 +48,7 @@ class Traffic:
     config: Config
     flow: Flow
     device: Device
+    runs: int = 1
 
     @cached_property
     def source(self) -> Unit:
@@ -90,8 +91,8 @@ class Traffic:
 
     @property
     def steps(self) -> int:
-        """Steps in a run of the config."""
-        return self.flow.stream.steps
+        """Steps in all runs of the config."""
+        return self.flow.stream.steps * self.runs
 
     # Memory units
 

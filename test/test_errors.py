@@ -182,7 +182,7 @@ def test_unbound_dim(folder: Path) -> None:
         (["--state", "x=y"], "changes its type"),
         (["--precision", "bf16", "--passes", "default"], "beside a precision"),
         (["--precision", "fp33"], "did you mean 'fp32'?"),
-        (["--opt", "throughput"], "fix: --opt latency"),
+        (["--runs", "4"], "fix: --opt throughput"),
         (["--device", "sn4l"], "did you mean 'sn40l'?"),
         (["--device", "none.toml"], "cannot be read"),
         (["--passes", "canonicalise"], "did you mean 'canonicalize'?"),

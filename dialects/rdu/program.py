@@ -48,11 +48,14 @@ Kind = TypeVar("Kind", bound=Operation)
 @irdl_op_definition
 class RegionOp(IRDLOperation):
     """Off-chip memory of one tensor: `input`, `output`, `weight` (with its key), `state` or `temp`. Once allocated,
-    `in` a memory (`hbm`, `ddr`) `at` an address in bytes.
+    `in` a memory (`hbm`, `ddr`) `at` an address in bytes. A program that takes several inputs at a time has `runs`
+    tensors there, densely one behind the other, one for each of its runs.
 
         rdu.region @w weight tensor<4xf32> key "encoder.w" in hbm at 256
+        rdu.region @x input tensor<4xf32> runs 8 in hbm at 512
 
-    Refused: another kind or memory, a weight without a key, a key of something else, a negative address.
+    Refused: another kind or memory, a weight without a key, a key of something else, a negative address, fewer than one
+    run, several of a weight or a state.
     """
 
     name = "rdu.region"
@@ -60,6 +63,7 @@ class RegionOp(IRDLOperation):
     kind = prop_def(StringAttr)
     type = prop_def(AnyTensor)
     key = prop_def(StringAttr, default_value=StringAttr(""))
+    runs = prop_def(Int, default_value=integer(1))
     memory = opt_prop_def(StringAttr)
     address = opt_prop_def(Int)
     irdl_options = (ParsePropInAttrDict(),)
@@ -82,6 +86,7 @@ class RegionOp(IRDLOperation):
         type = tt(syntax.parse_tensor(parser))
         key = parser.parse_str_literal() if parser.parse_optional_keyword("key") else ""
         op = RegionOp(name, kind, type, key)
+        op.runs = syntax.parse_optional_count(parser, "runs", 1)
         if parser.parse_optional_keyword("in"):
             op.memory = syntax.parse_word(parser)
             parser.parse_keyword("at")
@@ -96,6 +101,7 @@ class RegionOp(IRDLOperation):
         if self.key.data:
             printer.print_string(" key ")
             printer.print_string_literal(self.key.data)
+        syntax.print_optional_count(printer, "runs", self.runs, 1)
         if self.memory is not None and self.address is not None:
             printer.print_string(f" in {self.memory.data} at {self.address.value.data}")
         syntax.print_other(printer, self)
@@ -112,6 +118,15 @@ class RegionOp(IRDLOperation):
             raise VerifyException(f"rdu.region: memory is hbm or ddr, found {self.memory.data}")
         if self.address is not None and self.address.value.data < 0:
             raise VerifyException(f"rdu.region: @{name} lies at {self.address.value.data}")
+        runs = self.runs.value.data
+        if runs < 1 or (runs > 1 and self.kind.data in ("weight", "state")):
+            raise VerifyException(f"rdu.region: {self.kind.data} @{name} has {runs} tensors")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors of all runs."""
+        type = tt(self.type)
+        return self.runs.value.data * type.elements * dtypes.byte_size(type.dtype)
 
 
 @irdl_op_definition
@@ -183,11 +198,14 @@ def _print_place(printer: Printer, name: str, offset: int) -> None:
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
     """Runs a config once, `sw` (by the host) or `hw` (by the chip itself). Each parameter lies in a region, `at` an
-    offset in elements unless that is 0.
+    offset in elements unless that is 0. With `runs` it runs it that many times, one run behind the other and without
+    waiting for the one before to leave the chip: a parameter in a region of as many tensors lies in the next of them in
+    each run, others stay where they are.
 
         rdu.launch @s0 (@x, @w at 768, @y) hw
+        rdu.launch @s0 (@x, @w at 768, @y) hw runs 8
 
-    Refused: another mode. Number and extent of the parameters are the program's rules.
+    Refused: another mode, fewer than one run. Number and extent of the parameters are the program's rules.
     """
 
     name = "rdu.launch"
@@ -195,6 +213,7 @@ class LaunchOp(IRDLOperation):
     args = prop_def(ArrayAttr[SymbolRefAttr])
     offsets = prop_def(DenseArrayBase.constr(i64))
     mode = prop_def(StringAttr, default_value=StringAttr("sw"))
+    runs = prop_def(Int, default_value=integer(1))
     irdl_options = (ParsePropInAttrDict(),)
 
     def __init__(self, config: str, args: Sequence[tuple[str, int]], mode: str = "sw") -> None:
@@ -213,6 +232,7 @@ class LaunchOp(IRDLOperation):
         config = parser.parse_symbol_name().data
         args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_place(parser))
         op = LaunchOp(config, args, parser.parse_identifier())
+        op.runs = syntax.parse_optional_count(parser, "runs", 1)
         syntax.parse_other(parser, op)
         return op
 
@@ -221,6 +241,7 @@ class LaunchOp(IRDLOperation):
         printer.print_string(" (")
         printer.print_list(self.places, lambda place: _print_place(printer, *place))
         printer.print_string(f") {self.mode.data}")
+        syntax.print_optional_count(printer, "runs", self.runs, 1)
         syntax.print_other(printer, self)
 
     @property
@@ -234,6 +255,8 @@ class LaunchOp(IRDLOperation):
             raise VerifyException("rdu.launch: one offset for each argument")
         if self.mode.data not in LAUNCH_MODES:
             raise VerifyException(f"rdu.launch: mode is sw or hw, found {self.mode.data}")
+        if self.runs.value.data < 1:
+            raise VerifyException(f"rdu.launch: at least one run, found {self.runs.value.data}")
 
 
 @irdl_op_definition
@@ -309,6 +332,9 @@ class LoopOp(IRDLOperation):
                 if launch.config != before.config:
                     found, wanted = launch.config.string_value(), before.config.string_value()
                     raise InnerFault(launch, f"round {number} launches {found}, the first {wanted}")
+                if launch.runs != before.runs:
+                    found, wanted = launch.runs.value.data, before.runs.value.data
+                    raise InnerFault(launch, f"round {number} has {found} runs, the first {wanted}")
 
 
 @irdl_op_definition
@@ -331,7 +357,8 @@ class ProgramOp(IRDLOperation):
         }
 
     Refused: two regions of one name, ports and parameters without a region or past its end, launches of configs that
-    are not there or take other parameters, states that are no ports.
+    are not there or take other parameters, states that are no ports; of several runs: launches and regions of other
+    numbers of them, results of all runs in one place, states.
     """
 
     name = "rdu.program"
@@ -426,6 +453,33 @@ class ProgramOp(IRDLOperation):
         regions = {op.sym_name.data: op for op in self.regions_}
         for loop in self.loops:
             _verify_steps(loop, regions)
+        self._verify_runs(regions)
+
+    @property
+    def runs(self) -> int:
+        """How many inputs the program takes at a time."""
+        return max((launch.runs.value.data for launch in self.launches), default=1)
+
+    def _verify_runs(self, regions: Mapping[str, RegionOp]) -> None:
+        runs = self.runs
+        if runs > 1 and self.states.data:
+            raise VerifyException("rdu.program: runs wait for each other's state, so there are not several at a time")
+        for region in self.regions_:
+            if (mine := region.runs.value.data) not in (1, runs):
+                raise InnerFault(region, f"@{region.sym_name.data} has {mine} tensors, the program {runs} runs")
+        parent = self.parent_op()
+        configs = (
+            {op.sym_name.data: op for op in parent.body.block.ops if isinstance(op, ConfigOp)}
+            if isinstance(parent, ModuleOp)
+            else {}
+        )
+        for launch in self.launches if runs > 1 else ():
+            if (mine := launch.runs.value.data) != runs:
+                raise InnerFault(launch, f"a launch of {mine} runs in a program of {runs}")
+            config = configs.get(launch.config.string_value())
+            for param, (name, _) in zip(config.params if config is not None else (), launch.places, strict=False):
+                if param.direction.data != "in" and regions[name].runs.value.data == 1:
+                    raise InnerFault(launch, f"{runs} runs write @{name}, which has room for one")
 
     def _verify_states(self) -> None:
         names = {kind: {p.title.data for p in self.ports if p.kind.data == kind} for kind in ("input", "output")}

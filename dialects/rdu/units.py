@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint
+from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint, UnitAttr
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -181,7 +181,8 @@ class PmuOp(UnitOp):
 
     The first `frames` time loops of every flow at the buffer enumerate frames (0: the whole buffer is one): a reader's
     frame may start when every writer has finished it, and a writer waits while `copies` frames are not yet read by all
-    readers. Elements that no writer writes hold `fill`. `banks`: over how many banks the words of a unit lie.
+    readers. Elements that no writer writes hold `fill`. `banks`: over how many banks the words of a unit lie. One that
+    is `kept` is filled in the first run of a launch and holds that for the others.
 
         rdu.pmu @b tensor<1x512x768xf32> x 2 split 2 frames 1 copies 2 banks 32 at [2 4, 4 4]
 
@@ -195,6 +196,7 @@ class PmuOp(UnitOp):
     fill = prop_def(Real, default_value=real(0.0))
     split_dim = prop_def(Int, default_value=integer(0))
     banks = prop_def(Int, default_value=integer(1))
+    kept = opt_prop_def(UnitAttr)
     traits = traits_def(SymbolOpInterface())
     KIND: ClassVar[str] = "pmu"
 
@@ -219,6 +221,7 @@ class PmuOp(UnitOp):
         fill = syntax.parse_real(parser) if parser.parse_optional_keyword("fill") else real(0.0)
         op = PmuOp(name, type, count, frames, copies, 0.0, split_dim, banks)
         op.fill = fill
+        op.kept = UnitAttr() if parser.parse_optional_keyword("kept") else None
         op._finish(parser)
         syntax.parse_other(parser, op)
         return op
@@ -237,6 +240,8 @@ class PmuOp(UnitOp):
             syntax.print_optional_count(printer, word, value, default)
         if self.fill != real(0.0):
             printer.print_string(f" fill {syntax.real_text(self.fill.value.data)}")
+        if self.kept is not None:
+            printer.print_string(" kept")
         syntax.print_sites(printer, self.sites)
         syntax.print_other(printer, self)
 

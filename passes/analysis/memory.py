@@ -17,11 +17,12 @@ def frame_count(buffer: BufferOp, frames: int) -> int:
     return prod(x.count for x in buffer.ports[0][0].time[:frames])
 
 
-def held_bytes(buffer: BufferOp, frames: int, copies: int) -> int:
-    """Bytes that a buffer holds at a time: copies (at most all frames) × one frame."""
+def held_bytes(buffer: BufferOp, frames: int, copies: int, runs: int = 1) -> int:
+    """Bytes that a buffer holds at a time: copies (at most all frames of as many runs as follow each other) × one
+    frame."""
     type = buffer.buffer_type
     count = max(1, frame_count(buffer, frames))
-    return ceil(type.elements / count) * min(copies, count) * dtypes.byte_size(type.dtype)
+    return ceil(type.elements / count) * min(copies, count * runs) * dtypes.byte_size(type.dtype)
 
 
 def _walked(buffer: BufferOp, frames: int) -> set[int]:
@@ -62,7 +63,7 @@ def crowded(parts: Sequence[tuple[tuple[int, int], float]], extent: int) -> floa
     return max(load, default=0.0) * extent
 
 
-def units_for(buffer: BufferOp, device: Device, frames: int, copies: int, dim: int | None = None) -> int:
+def units_for(buffer: BufferOp, device: Device, frames: int, copies: int, dim: int | None = None, runs: int = 1) -> int:
     """Memory units that a buffer needs for its bytes, in equal blocks of `dim` (default: the longest free one); 0 when
     one index of that dim is more than a unit holds. Frames that lie one after the other along `dim` may all be in one
     unit, so that units that do not hold them together hold their whole blocks."""
@@ -70,9 +71,10 @@ def units_for(buffer: BufferOp, device: Device, frames: int, copies: int, dim: i
     if dim is None:
         dim = free_dims(buffer, frames)[0] if shape else 0
     extent = shape[dim] if shape else 1
-    held = held_bytes(buffer, frames, copies)
+    held = held_bytes(buffer, frames, copies, runs)
     if held > device.pmu.bytes and dim in _walked(buffer, frames):
-        held = buffer.buffer_type.elements * dtypes.byte_size(buffer.buffer_type.dtype)
+        whole = buffer.buffer_type.elements * dtypes.byte_size(buffer.buffer_type.dtype)
+        held = whole * (ceil(copies / max(1, frame_count(buffer, frames))) if runs > 1 else 1)
     most = device.pmu.bytes * extent // max(1, held)  # indices of the dim that a unit holds
     return ceil(extent / most) if most else 0
 

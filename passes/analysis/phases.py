@@ -374,6 +374,47 @@ class Tally:
         return max(time, traffic) + launch
 
 
+class StreamTally:
+    """Adds up a section through which `runs` runs follow each other, like `Tally`; `cycles` is its modelled time for
+    one of them: that of the slowest stage when all work at the same time and share `units`, or of what moves in each
+    run, and a part of what is done once for all of them."""
+
+    def __init__(self, device: Device, units: int, grid: Grid, runs: int) -> None:
+        memory = "hbm" if device.hbm else "ddr"
+        self.units, self.runs = units, runs
+        self.rate = memory_bytes_per_cycle(device, memory)
+        self.latency = device.agcu.latency + memory_cycles(device, memory, 1)
+        self.taken: Array = np.zeros(len(grid.times))
+        self.slowest: Array = np.zeros(len(grid.times))
+        self.phases: set[int] = set()
+        self.once = self.each = 0.0
+        """Bytes loaded in the first run, if the weights are kept, and in each."""
+
+    def add(self, run: Run) -> None:
+        """More processes."""
+        self.taken = self.taken + run.units
+        self.slowest = np.maximum(self.slowest, run.slowest)
+        self.phases.add(run.phase)
+
+    def load(self, load: Load, kept: bool = False) -> None:
+        """What comes from off chip."""
+        if kept:
+            self.once += load.bytes
+        else:
+            self.each += load.bytes
+
+    def cycles(self, stored: int, launch: float, keeps: bool = True) -> float:
+        """Cycles of a run when the section stores that many bytes off chip in each, with weights kept or loaded again
+        in each run."""
+        fits = np.flatnonzero(self.taken <= self.units)
+        if not len(fits):
+            return float("inf")
+        once, each = (self.once, self.each) if keeps else (0.0, self.each + self.once)
+        interval = max(float(self.slowest[fits[0]]), (each + stored) / self.rate)
+        fill = interval * (len(self.phases) - 1) + self.latency
+        return interval + (launch + once / self.rate + fill) / self.runs
+
+
 AHEAD = 2
 """How many times faster than the memory takes for all bytes of a section the generators of each load pass its own."""
 

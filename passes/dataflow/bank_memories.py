@@ -22,6 +22,7 @@ from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import covered, crowded, free_dims, held_bytes, units_for
 from headrace.passes.analysis.phases import MOST_MEMORIES
 from headrace.passes.analysis.pieces import body_interval, traffic
+from headrace.passes.analysis.runs import runs_of
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
@@ -155,12 +156,12 @@ class Share:
         return f"{self.units} units along dim {self.dim}" if self.units > 1 else "1 unit"
 
 
-def share(op: BufferOp, target: float, device: Device, most: int, thrift: int = 0) -> Share | None:
+def share(op: BufferOp, target: float, device: Device, most: int, thrift: int = 0, runs: int = 1) -> Share | None:
     """The first of the `shares`; None when no dim spreads the buffer over units."""
-    return next(iter(shares(op, target, device, most, thrift)), None)
+    return next(iter(shares(op, target, device, most, thrift, runs)), None)
 
 
-def shares(op: BufferOp, target: float, device: Device, most: int, thrift: int = 0) -> list[Share]:
+def shares(op: BufferOp, target: float, device: Device, most: int, thrift: int = 0, runs: int = 1) -> list[Share]:
     """The dims and numbers of units that hold the buffer and pass its tiles within `target` cycles, the one with the
     fewest connections to the stages around it first. `thrift` 0 takes more units where they share the dim evenly, 1
     does not, 2 takes the fewest units instead of the fewest connections."""
@@ -170,7 +171,7 @@ def shares(op: BufferOp, target: float, device: Device, most: int, thrift: int =
     words = port_words(op, device)
     found: list[tuple[tuple[int, int, int, int], Share]] = []
     for rank, dim in enumerate(free_dims(op, frames) if shape else [0]):
-        least = units_for(op, device, frames, copies, dim)
+        least = units_for(op, device, frames, copies, dim, runs)
         extent = shape[dim] if shape else 1
         if not least:
             continue
@@ -206,17 +207,18 @@ class BankMemoriesPass(Pass):
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
         found = Collector()
-        changed = [self._section(section, device, found) for section in sections(module)]
+        runs = runs_of(module)
+        changed = [self._section(section, device, found, runs) for section in sections(module)]
         found.raise_if_any()
         return any(changed)
 
-    def _section(self, section: SectionOp, device: Device, found: Collector) -> bool:
+    def _section(self, section: SectionOp, device: Device, found: Collector, runs: int) -> bool:
         buffers = [op for op in section.body.block.ops if isinstance(op, BufferOp)]
         budget = int(device.count("pmu") * self.share)
         target = stage_cycles(section, device)
         thrift = 0
         while True:
-            chosen = {op: share(op, target, device, self.most, thrift) for op in buffers}
+            chosen = {op: share(op, target, device, self.most, thrift, runs) for op in buffers}
             if thrift > 1 or sum(x.units for x in chosen.values() if x) <= budget:
                 break
             if target > 1e15:
@@ -230,7 +232,7 @@ class BankMemoriesPass(Pass):
                 continue
             count("memory units", how.units)
             if current() is not None:
-                self._explain(op, shares(op, target, device, self.most, thrift))
+                self._explain(op, shares(op, target, device, self.most, thrift, runs))
             wanted = IntegerAttr(how.units, i64), IntegerAttr(how.dim, i64), IntegerAttr(device.pmu.banks, i64)
             if (op.units, op.split_dim, op.banks) != wanted:
                 op.units, op.split_dim, op.banks = wanted

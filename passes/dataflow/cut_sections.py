@@ -36,8 +36,20 @@ from headrace.dialects.tensor.base import ir_type
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.fusion_rules import FusionRules, fusion_rules
 from headrace.passes.analysis.memory import fitting_frames, free_dims, held_bytes, units_for
-from headrace.passes.analysis.phases import Grid, Load, Memories, Run, Tally, load_of, moved, options, phases
+from headrace.passes.analysis.phases import (
+    Grid,
+    Load,
+    Memories,
+    Run,
+    StreamTally,
+    Tally,
+    load_of,
+    moved,
+    options,
+    phases,
+)
 from headrace.passes.analysis.pieces import pieces
+from headrace.passes.analysis.runs import constants, copies_across, kept, runs_of
 from headrace.passes.analysis.sections import relaunched, sections
 from headrace.passes.infra.base import Pass, option
 
@@ -94,8 +106,11 @@ class _Cutter:
         by: str,
         rules: FusionRules,
         repeated: float,
+        runs: int,
+        same: set[SSAValue],
     ) -> None:
         self.by = by
+        self.runs = runs
         self.rules = rules
         self.ways = {"time": self._by_time, "order": self._by_order, "op": self._by_op, "rule": self._by_rule}
         self.section = section
@@ -106,13 +121,16 @@ class _Cutter:
         self.chain = {
             op: len(pieces(Body.of(op.body.block), device)) if isinstance(op, StageOp) else 0 for op in self.processes
         }
-        self.need = {op: self._units(op) for op in self.ops if isinstance(op, BufferOp)}
         self.group: dict[Operation, int] = {}
         self.full: dict[int, str] = {}
         """What a group that begins with this process has no more of at its end."""
         self.free: dict[StoreOp, int] = {}
         self.memories = Memories(device)
         self.place = phases(self.processes, device, self.memories)
+        buffers = [op for op in self.ops if isinstance(op, BufferOp)]
+        self.need = {op: self._units(op, runs) for op in buffers}
+        self.kept = kept(buffers, same, device) if runs > 1 else {}
+        """Memory units of buffers that may hold all of their weights, from run to run."""
         ways: dict[Operation, tuple[tuple[int, float], ...]] = {
             op: tuple((units, cycles) for _, units, cycles in options(op, self.memories, most))
             for op in self.processes
@@ -143,8 +161,13 @@ class _Cutter:
             if 0 <= last < float("inf"):
                 self.expires[int(last)].append((self.number[out.owner], moved(out)))  # pyright: ignore[reportArgumentType]
 
-    def _units(self, buffer: BufferOp) -> int:
-        return units_for(buffer, self.device, fitting_frames(buffer, self.device, 2), 2)
+    def _units(self, buffer: BufferOp, runs: int) -> int:
+        frames = fitting_frames(buffer, self.device, 2)
+        if runs > 1:
+            copies = copies_across(buffer, self.place, self.memories)
+            if units := units_for(buffer, self.device, frames, copies, runs=runs):
+                return units
+        return units_for(buffer, self.device, frames, 2)
 
     def _ports(self, process: Operation) -> tuple[set[BufferOp], int]:
         """Buffers and off-chip transfers around a process."""
@@ -280,7 +303,11 @@ class _Cutter:
         """The groups that begin with a process and end at one of `ends`, in order, as far as they fit: where each ends,
         and its modelled cycles."""
         group = _Group(self, start)
-        tally = Tally(self.device, self.budget.pcu, self.grid)
+        tally = (
+            Tally(self.device, self.budget.pcu, self.grid)
+            if self.runs == 1
+            else StreamTally(self.device, self.budget.pcu, self.grid, self.runs)
+        )
         stored, at = 0, start
         for end in ends:
             block = self._block(at, end)
@@ -291,12 +318,19 @@ class _Cutter:
             for number, run in enumerate(block.runs):
                 tally.add(run)
                 for one in more:
-                    if block.needed[one] == number:
+                    if block.needed[one] != number:
+                        continue
+                    if isinstance(tally, StreamTally):
+                        tally.load(self._load(one), all(use.operation in self.kept for use in one.uses))
+                    else:
                         tally.load(self._load(one))
             stored += block.kept - sum(nbytes for made, nbytes in block.taken if made >= start)
             at = end
-            whole = start == 0 and end == len(self.processes)
-            yield end, tally.cycles(stored, self.launch[int(whole)])
+            launch = self.launch[int(start == 0 and end == len(self.processes))]
+            if isinstance(tally, StreamTally):
+                yield end, tally.cycles(stored, launch, group.keeps)
+            else:
+                yield end, tally.cycles(stored, launch)
 
     def _full(self, start: int, most: int | None = None) -> int:
         """Where the longest group that begins with a process ends, at `most` or before; at least behind that one."""
@@ -440,17 +474,14 @@ class _Cutter:
         return self.place_stores(count)
 
     def _check_alone(self, process: Operation, buffers: set[BufferOp]) -> None:
-        need = sum(self.need[b] for b in buffers)
+        alone = self.need if self.runs == 1 else {b: self._units(b, 1) for b in buffers}
+        need = sum(alone[b] for b in buffers)
         chain = self.chain[process]
-        if (
-            all(self.need[b] for b in buffers)
-            and need <= self.device.count("pmu")
-            and chain <= self.device.count("pcu")
-        ):
+        if all(alone[b] for b in buffers) and need <= self.device.count("pmu") and chain <= self.device.count("pcu"):
             return
         name = _name(process)
         by_size = sorted(buffers, key=lambda b: -held_bytes(b, fitting_frames(b, self.device, 2), 2))
-        whole = [b for b in by_size if not self.need[b]]
+        whole = [b for b in by_size if not alone[b]]
         if whole:
             frames = fitting_frames(whole[0], self.device, 2)
             shape = whole[0].buffer_type.shape
@@ -515,6 +546,8 @@ class _Group:
     def __init__(self, cutter: _Cutter, start: int) -> None:
         self.cutter, self.start = cutter, start
         self.pcu = self.pmu = self.transfers = 0
+        self.more = 0
+        """Memory units that keeping weights takes more."""
         self.held: set[BufferOp] = set()
         self.loads: set[SSAValue] = set()
         self.over = ""
@@ -527,13 +560,20 @@ class _Group:
         self.loads.update(more)
         self.pcu += block.chain
         self.pmu += sum(cutter.need[b] for b in block.held if b not in self.held)
+        self.more += sum(cutter.kept[b] - cutter.need[b] for b in block.held if b not in self.held and b in cutter.kept)
         self.held.update(block.held)
         self.transfers += block.transfers
-        taken, budget = (self.pcu, self.pmu, len(self.loads) + self.transfers), cutter.budget
+        pmu = min(self.pmu, self.pmu + self.more)
+        taken, budget = (self.pcu, pmu, len(self.loads) + self.transfers), cutter.budget
         limits = budget.pcu, budget.pmu, budget.agcu
         kinds = zip(("compute", "memory", "address"), taken, limits, strict=True)
         self.over = ", ".join(f"{w} {kind} units of {limit}" for kind, w, limit in kinds if w > limit)
         return more
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there is room to keep weights from run to run."""
+        return self.pmu + self.more <= self.cutter.budget.pmu
 
 
 class _Part:
@@ -680,7 +720,9 @@ class CutSectionsPass(Pass):
     their stages, loads that must come first, traffic, launches) by dynamic programming; `order` puts all that fits into
     each; `rule` what a fusion rule matches; `op` one op. What a later section needs is stored off chip and loaded
     again; weights are loaded where they are read. A stage that does not fit alone is refused with the numbers. Copies
-    from off-chip memory to off-chip memory go where address generators are left.
+    from off-chip memory to off-chip memory go where address generators are left. Where several runs follow each other
+    (`dataflow.runs`), `time` is that of one of them: all stages of a section work at the same time, each on a run of
+    its own, and launches, first loads and weights that stay on the chip count once for all.
 
         dataflow.section "main_0" { … }   =>   dataflow.section "main_0.0" { … }  dataflow.section "main_0.1" { … }
     """
@@ -696,9 +738,12 @@ class CutSectionsPass(Pass):
         budget = Budget(*(max(1, int(device.count(kind) * self.share)) for kind in ("pcu", "pmu", "agcu")))
         rules = fusion_rules(self.rules)
         again = relaunched(module)
+        runs = runs_of(module)
+        same = constants(module) if runs > 1 else set[SSAValue]()
         changed = False
         for section in list(sections(module)):
-            cutter = _Cutter(section, device, budget, self.most, self.by, rules, again.get(section, 0.0))
+            repeated = again.get(section, 0.0)
+            cutter = _Cutter(section, device, budget, self.most, self.by, rules, repeated, runs, same)
             number = cutter.fit()
             count("sections", number)
             if number == 1:

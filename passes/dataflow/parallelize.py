@@ -32,6 +32,7 @@ from headrace.dialects.tensor.shapes.bodies import cut
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.phases import Grid, Memories, Place, divisible, options, phases
 from headrace.passes.analysis.pieces import Split
+from headrace.passes.analysis.runs import constants, overlap, runs_of
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
@@ -40,12 +41,15 @@ WORTH = 0.2
 1 the times of docs/mapping.md differ by 2 % at most."""
 
 
-def spread(section: SectionOp, device: Device, share: float, most: int, by: str) -> bool:
+def spread(section: SectionOp, device: Device, share: float, most: int, by: str, across: bool = False) -> bool:
     """Choose the parts of every stage of a section: the times of its phases with the least sum that the units allow, or
-    (`by` equal) the same share of the units for all."""
+    (`by` equal) the same share of the units for all. With phases that work at the same time, `across` runs, all stages
+    have the same time."""
     processes = [op for op in section.body.block.ops if isinstance(op, StageOp | GatherOp | ScatterOp)]
     memories = Memories(device)
     place = phases(processes, device, memories)
+    if across:
+        place = dict.fromkeys(place, Place(0, 0))
     ways = {op: options(op, memories, most) for op in processes if isinstance(op, StageOp)}
     if not ways:
         return False
@@ -65,7 +69,7 @@ def spread(section: SectionOp, device: Device, share: float, most: int, by: str)
             target = min((way[2] for way in some if way[1] <= budget // len(ways)), default=target)
         targets[op] = target
         taken[op] = next(i for i, way in enumerate(some) if way[2] <= target)
-    if times:
+    if times and not across:
         _hasten(taken, ways, place, budget)
     changed = False
     for op, some in ways.items():
@@ -269,7 +273,8 @@ class ParallelizePass(Pass):
     parts cost on a unit and its ports; where that is the same, a contraction by columns, other bodies by rows. Stages
     that wait for a whole buffer work in a later phase; the times of all phases are chosen such that their sum is least
     for the units that the section may take. Units that are left go to stages that a tile passes one after the other,
-    where they save most on its way through.
+    where they save most on its way through. Where several runs follow each other (`dataflow.runs`), all phases work at
+    the same time, on runs of their own, and have one time.
 
     Columns that no number of parts divides well have parts that fill lanes or stages, and a rest: a stage of its own
     that reads and writes the same buffers beside the others.
@@ -285,5 +290,16 @@ class ParallelizePass(Pass):
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
-        changed = [spread(section, device, self.share, self.most, self.by) for section in sections(module)]
+        runs, same = runs_of(module), constants(module) if runs_of(module) > 1 else set[SSAValue]()
+        changed = [
+            spread(
+                section,
+                device,
+                self.share,
+                self.most,
+                self.by,
+                runs > 1 and overlap(section, device, same, runs, self.share).across,
+            )
+            for section in sections(module)
+        ]
         return any(changed)

@@ -7,6 +7,7 @@ from math import ceil
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.ir import SSAValue
 
 from headrace.dialects.dataflow.network import Network
 from headrace.dialects.dataflow.ops import BufferOp, GatherOp, LoadOp, ScatterOp, SectionOp, StageOp
@@ -16,12 +17,14 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.support.journal import Candidate, count, decide
 from headrace.passes.analysis.memory import fitting_frames, held_bytes, units_for
 from headrace.passes.analysis.phases import phases
+from headrace.passes.analysis.runs import Overlap, constants, overlap, runs_of
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
 
-def size(section: SectionOp, device: Device, copies: int) -> bool:
-    """Set frames and copies of every buffer; give those that stop the section the least copies that do not."""
+def size(section: SectionOp, device: Device, copies: int, held_over: Overlap | None = None) -> bool:
+    """Set frames and copies of every buffer; give those that stop the section the least copies that do not. With
+    `held_over` they hold what they do of several runs."""
     buffers = [op for op in section.body.block.ops if isinstance(op, BufferOp)]
     before = [(op.frames, op.copies) for op in buffers]
     for op in buffers:
@@ -29,6 +32,15 @@ def size(section: SectionOp, device: Device, copies: int) -> bool:
     network = Network(section)
     start = {op: min(max(copies, held), op.frame_count) for op, held in overlaps(section, device).items()}
     start |= {op: ahead(op, device, start[op]) for op in buffers if all(isinstance(v.owner, LoadOp) for v in op.ins)}
+    if held_over is not None:
+        for op in held_over.kept:
+            op.frames = IntegerAttr(fitting_frames(op, device, 1), i64)
+            start[op] = max(1, op.frame_count)
+            count("buffers that are kept")
+        for op, frames in held_over.copies.items():
+            if op not in held_over.kept and frames > start[op]:
+                start[op] = frames
+                count("buffers of several runs")
     held = dict(start)
     while (stuck := network.run(held)) is not None:
         grown = {op: min(2 * held[op], op.frame_count) for op in stuck.full if held[op] < op.frame_count}
@@ -89,14 +101,21 @@ class SizeBuffersPass(Pass):
     frames (double buffering); one whose reader needs another order, or whose frames do not spread over memory units,
     holds more. Loads go ahead by as much as the memory sends while it answers, where that takes no more memory units.
     Where paths of different length meet again, the short path's buffers get the least copies with which the section
-    runs through.
+    runs through. Where several runs follow each other (`dataflow.runs`), a buffer between phases holds a frame of each
+    run that is between them, and one of weights all of them, as far as there are memory units.
 
         dataflow.buffer [512, 768] (…) to (…) : …   =>   dataflow.buffer [512, 768] (…) to (…) {frames = 1, copies = 2}
     """
 
     name = "size-buffers"
     copies: int = option(2, "frames that a buffer holds where its order allows", low=1)
+    share: float = option(0.95, "share of the memory units for what several runs hold", low=0.0, high=1.0)
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
-        changed = [size(section, device_of(module), self.copies) for section in sections(module)]
+        device, runs = device_of(module), runs_of(module)
+        same = constants(module) if runs > 1 else set[SSAValue]()
+        changed = [
+            size(section, device, self.copies, overlap(section, device, same, runs, self.share) if runs > 1 else None)
+            for section in sections(module)
+        ]
         return any(changed)

@@ -55,8 +55,7 @@ def tenants(program: ProgramOp, align: int) -> list[Tenant]:
             uses.setdefault(name, []).append(i)
     found: list[Tenant] = []
     for op in program.regions_:
-        type = tt(op.type)
-        nbytes = -(-type.elements * dtypes.byte_size(type.dtype) // align) * align
+        nbytes = -(-op.nbytes // align) * align
         at = uses.get(op.sym_name.data, [])
         life = (at[0], at[-1]) if op.kind.data == "temp" and at else ALWAYS
         found.append(Tenant((op,), nbytes, life, nbytes * len(at)))

@@ -42,15 +42,8 @@ PORTS = ("none", "states", "all")
 """Which of the program's ports take the type of the precision."""
 STORED = ("", "f8e4m3")
 """What weights are stored in, when that is narrower than the precision."""
-GOALS = ("latency",)
-PLANNED: dict[str, dict[str, str]] = {
-    "precision": {},
-    "opt": {
-        "throughput": "runs do not overlap, and each launch loads its weights, so the shortest run gives most runs a "
-        "second; a larger batch gives more results a run"
-    },
-}
-"""Option values that are known but not built, and why."""
+GOALS = ("latency", "throughput")
+"""What is made least: the time of a run, or the time from result to result when inputs stream in."""
 OnPhase = Callable[[str, "ModuleOp"], None]
 Progress = Callable[[int, int, str], None]
 
@@ -153,6 +146,7 @@ def compile(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    runs: int = 0,
     start: str | None = None,
     watch: Watch | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -173,7 +167,9 @@ def compile(
     `fp32` (as the model says) or `bf16` (f32 becomes bf16, with casts at inputs and outputs; `lower_ports` says which
     ports become bf16, too: `none`, `states`, which stay on the device, or `all`); `weights_precision`: `f8e4m3` stores
     weights of products in eight bits, with a scale per column. `native_types` refuses ops that compute in types that
-    the device emulates, and says how long they would take. `start`: the
+    the device emulates, and says how long they would take. `opt`: `latency`, the time of a run, or `throughput`, the
+    time from result to result of inputs that stream in (`exe.stream`), of which `runs` (0: chosen) follow each other
+    through each section. `start`: the
     phase that made the IR (`import`, `tensor`, `dataflow` or `rdu`), after which compilation goes on; by default that
     is read off the IR. `watch` looks at the passes as they run. `out` writes the artifact too.
 
@@ -199,6 +195,7 @@ def compile(
         lower_ports=lower_ports,
         weights_precision=weights_precision,
         native_types=native_types,
+        runs=runs,
         start=start,
         watch=watch,
     )
@@ -227,6 +224,7 @@ def translate(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    runs: int = 0,
     start: str | None = None,
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
@@ -239,7 +237,7 @@ def translate(
     module as it stands. `progress` is called before each step with its number, how many there are, and its name.
     `watch` says what to check and measure; the IR is verified at the end in any case. `clock` notes what takes long.
     """
-    check_options(precision, opt, lower_ports, weights_precision)
+    check_options(precision, opt, lower_ports, weights_precision, runs)
     clock = clock or Clock()
     imported = import_model(
         model,
@@ -269,10 +267,14 @@ def translate(
         lower_ports=lower_ports,
         weights_precision=weights_precision,
         native_types=native_types,
+        opt=opt,
+        runs=runs,
     )
     from headrace.backend.encode import encode
+    from headrace.passes.analysis.runs import runs_of
 
-    manifest = {"model": imported.name, "precision": precision_of(text), "goal": opt, "pipeline": text}
+    goal = GOALS[runs_of(module) > 1]
+    manifest = {"model": imported.name, "precision": precision_of(text), "goal": goal, "pipeline": text}
     program = encode(module, manifest)
     clock.lap("encode")
     return Translation(
@@ -306,6 +308,8 @@ def lowered(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    opt: str = GOALS[0],
+    runs: int = 0,
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
     progress: Progress | None = None,
@@ -316,7 +320,7 @@ def lowered(
 
         print(headrace.lowered("model.onnx", "tensor"))
     """
-    check_options(precision, lower_ports=lower_ports, weights_precision=weights_precision)
+    check_options(precision, opt, lower_ports, weights_precision, runs)
     clock = clock or Clock()
     module = import_model(
         model,
@@ -345,6 +349,8 @@ def lowered(
         lower_ports=lower_ports,
         weights_precision=weights_precision,
         native_types=native_types,
+        opt=opt,
+        runs=runs,
     )
     return module
 
@@ -441,6 +447,8 @@ def lower(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    opt: str = GOALS[0],
+    runs: int = 0,
 ) -> str:
     """Run the passes on a module in place, by phases, and verify it at the end; the text of all passes that the module
     has been through.
@@ -457,7 +465,7 @@ def lower(
 
     clock = clock or Clock()
     with_device(module, device)
-    how = _How(mode, str(fusion_rules or ""), precision, lower_ports, weights_precision, native_types)
+    how = _How(mode, str(fusion_rules or ""), precision, lower_ports, weights_precision, native_types, opt, runs)
     stages, begin = _stages(module, pipeline, start, stop, how)
     module.attributes.setdefault(HISTORY_ATTRIBUTE, StringAttr(""))
     clock.lap("load passes")
@@ -525,6 +533,8 @@ class _How:
     ports: str
     weights: str
     native_types: bool
+    goal: str
+    runs: int
 
 
 def _stages(
@@ -532,6 +542,7 @@ def _stages(
 ) -> tuple[Sequence[Stage], str]:
     """What to run on a module, and the phase after which it stands."""
     from headrace.passes import pipelines
+    from headrace.passes.analysis.runs import runs_of
     from headrace.passes.infra.manager import Stage
     from headrace.passes.infra.registry import staged
 
@@ -558,9 +569,23 @@ def _stages(
             raise CompileError(
                 "bad-option", "passes are given beside a mode", fix="give cut-sections its options: by=op, by=rule"
             )
+        if how.goal != GOALS[0]:
+            raise CompileError(
+                "bad-option",
+                "passes are given beside a goal",
+                fix="put choose-runs among the passes, before cut-sections, and stream-runs before allocate-memory",
+            )
         parts = staged(pipeline, pipelines=pipelines.PIPELINES)
         return [Stage(name or OWN, passes) for name, passes in parts], pipelines.reached(module) or pipelines.START
     at = start or pipelines.reached(module)
+    streams = runs_of(module) > 1
+    if how.goal != GOALS[0] and not streams and at in list(pipelines.PHASES)[1:]:
+        raise CompileError(
+            "bad-option",
+            f"--opt {how.goal} comes too late for IR after phase {at}",
+            why="sections are cut for a goal in phase dataflow",
+            fix=f"give --opt {how.goal} where that IR is made",
+        )
     stages = pipelines.stages(
         at or pipelines.START,
         stop or pipelines.NAMES[-1],
@@ -570,6 +595,8 @@ def _stages(
         how.ports,
         how.weights,
         how.native_types,
+        GOALS[1] if streams else how.goal,
+        how.runs,
     )
     if how.native_types and at not in ("", pipelines.START):
         raise CompileError(
@@ -610,9 +637,9 @@ def executable(done: Translation) -> Executable | ModuleExecutable:
 
 
 def check_options(
-    precision: str, opt: str = GOALS[0], lower_ports: str = "states", weights_precision: str = ""
+    precision: str, opt: str = GOALS[0], lower_ports: str = "states", weights_precision: str = "", runs: int = 0
 ) -> None:
-    """Refuse values of options that are unknown or not built, all at once."""
+    """Refuse values of options that are unknown or do not go together, all at once."""
     found = Collector()
     if lower_ports not in PORTS:
         found.add("bad-option", f"there is no lower_ports '{lower_ports}'", fix=nearest(lower_ports, PORTS))
@@ -629,21 +656,13 @@ def check_options(
             why="they are widened to bf16",
             fix="--precision bf16",
         )
-    for name, flag, value, built in (
-        ("precision", "--precision", precision, PRECISIONS),
-        ("opt", "--opt", opt, GOALS),
-    ):
-        if value in built:
-            continue
-        if value in PLANNED[name]:
-            found.add(
-                "not-supported",
-                f"{name} '{value}' is not supported",
-                why=PLANNED[name][value],
-                fix=f"{flag} {built[0]}",
-            )
-        else:
-            found.add("bad-option", f"there is no {name} '{value}'", fix=nearest(value, (*built, *PLANNED[name])))
+    for name, value, built in (("precision", precision, PRECISIONS), ("opt", opt, GOALS)):
+        if value not in built:
+            found.add("bad-option", f"there is no {name} '{value}'", fix=nearest(value, built))
+    if runs < 0:
+        found.add("bad-option", f"{runs} runs at a time", fix="give how many follow each other; 0: chosen")
+    if runs and opt == GOALS[0]:
+        found.add("bad-option", f"{runs} runs at a time are given with --opt {opt}", fix=f"--opt {GOALS[1]}")
     found.raise_if_any()
 
 

@@ -313,11 +313,14 @@ def _check_room(look: Look, unit: Buffer, writers: Sequence[End], readers: Seque
     cells = union(_frame(end, unit.frames) for end in users)
     moves = shifts(users[0].flow.stream.time[: unit.frames], users[0].view)
     have = owned(unit, cells, moves)
-    copies = min(unit.copies, len(moves))
+    frames = len(moves)
+    if look.config.runs > 1 and not unit.kept:  # frames of the next run follow
+        have = np.concatenate([have] * (-(-unit.copies // frames) + 1))[: frames + unit.copies - 1]
+    copies = min(unit.copies, len(have))
     total = np.cumsum(np.concatenate([np.zeros((1, unit.size), np.int64), have]), axis=0)
     bytes_held = int((total[copies:] - total[:-copies]).max()) * byte_size(unit.type.dtype)
     room = look.device.pmu.bytes
     if bytes_held > room:
         what = f"a unit of @{unit.name} ({unit.type}) holds {bytes_held} bytes of {room}"
-        look.bad("buffer-too-large", what, unit, why=f"{unit.size} units, {copies} of {len(moves)} frames at a time")
+        look.bad("buffer-too-large", what, unit, why=f"{unit.size} units, {copies} of {frames} frames at a time")
     return bytes_held / room

@@ -28,11 +28,11 @@ def read_program(program: runtime.Program) -> Routed:
     """The tables of a program."""
     device = Device.from_dict(program.device)
     configs = tuple(_config(one, device) for one in program.configs)
-    regions = tuple(Region(r.name, r.kind, r.type, r.memory, r.address, "") for r in program.regions)
+    regions = tuple(Region(r.name, r.kind, r.type, r.memory, r.address, "", r.runs) for r in program.regions)
 
     def launch(one: runtime.Launch) -> Launch:
         args = tuple((program.regions[region].name, offset) for region, offset in one.args)
-        return Launch(program.configs[one.config].name, args, one.location, one.mode == "sw")
+        return Launch(program.configs[one.config].name, args, one.location, one.mode == "sw", one.runs)
 
     ports = tuple(
         Port(kind, p.name, p.type, program.regions[p.region].name, p.offset)
@@ -59,7 +59,7 @@ def _unit(unit: runtime.Unit) -> AnyUnit:
             return Compute(*head, unit.mode, unit.inputs, ops, unit.types, unit.outputs)
         case runtime.Pmu():
             type = runtime.TT(unit.shape, unit.dtype)
-            return Buffer(*head, type, unit.frames, unit.copies, unit.split_dim, unit.banks)
+            return Buffer(*head, type, unit.frames, unit.copies, unit.split_dim, unit.banks, unit.kept)
         case runtime.Agcu():
             return Generator(*head, unit.direction, unit.param)
 

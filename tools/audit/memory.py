@@ -4,11 +4,12 @@ there, those that the chip repeats at addresses that advance evenly."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from headrace.dialects.support.diagnostics import Collector
 from headrace.dialects.support.dtypes import byte_size
 from headrace.tools.audit.looking import few
-from headrace.tools.audit.program import Region, Repeat, Routed
+from headrace.tools.audit.program import Buffer, Generator, Region, Repeat, Routed
 
 ALWAYS = ("weight", "state")
 WRITTEN_BEFORE = ("input", "weight", "state")
@@ -21,6 +22,7 @@ def check_memory(program: Routed, found: Collector) -> dict[str, int]:
     _check_launches(program, regions, found)
     for loop in program.loops:
         _check_loop(program, loop, regions, found)
+    _check_runs(program, regions, found)
     for port in program.ports:
         region = regions.get(port.region)
         what = f"{port.kind} '{port.name}'"
@@ -39,7 +41,7 @@ def _check_regions(program: Routed, found: Collector) -> dict[str, int]:
     used = dict.fromkeys(memories, 0)
     placed: dict[str, list[tuple[int, int, Region]]] = {}
     for region in program.regions:
-        size = region.type.elements * byte_size(region.type.dtype)
+        size = region.runs * region.type.elements * byte_size(region.type.dtype)
         memory = memories.get(region.memory or "")
         if memory is None or region.memory is None:
             where = region.memory or "no memory"
@@ -150,6 +152,50 @@ def _check_loop(program: Routed, loop: Repeat, regions: Mapping[str, Region], fo
             if mine != memory or there != wanted:
                 told = f"{what} takes @{here[0]} at byte {there} of {mine}, the loop goes on at {wanted} of {memory}"
                 found.add("bad-loop", told, location=launch.location)
+
+
+def _check_runs(program: Routed, regions: Mapping[str, Region], found: Collector) -> None:
+    """Runs of one launch overlap: each writes a tensor of its own, and what memories keep is the same for all."""
+    runs = max((launch.runs for launch in program.launches), default=1)
+    for region in program.regions:
+        if region.runs not in (1, runs) or (region.runs > 1 and region.kind in ALWAYS):
+            what = f"{region.kind} @{region.name} has {region.runs} tensors in a program of {runs} runs"
+            found.add("bad-runs", what, location=region.location)
+    configs = {c.name: c for c in program.configs}
+    for i, launch in enumerate(program.launches):
+        config = configs.get(launch.config)
+        if launch.runs != runs:
+            what = f"launch {i} of @{launch.config} has {launch.runs} runs, others {runs}"
+            found.add("bad-runs", what, location=launch.location)
+        if config is None or len(config.params) != len(launch.args):
+            continue  # told with the launch
+        alone = [name in regions and regions[name].runs == 1 for name, _ in launch.args]
+        for n, param in enumerate(config.params):
+            if runs > 1 and param.direction != "in" and alone[n]:
+                what = f"launch {i} of @{launch.config}: all runs write @{launch.args[n][0]} in one place"
+                found.add("bad-runs", what, location=launch.location)
+        for flow in config.flows:
+            source, target = config.units[flow.source], config.units[flow.target]
+            if not isinstance(target, Buffer) or not target.kept:
+                continue
+            if not isinstance(source, Generator) or source.direction != "load" or not alone[source.param]:
+                what = f"launch {i}: @{target.name} of @{config.name} keeps what differs from run to run"
+                found.add("bad-runs", what, why=f"@{source.name} fills it", location=launch.location)
+            frames = prod(x.count for x in flow.stream.time[: target.frames])
+            if frames > target.copies:
+                what = f"@{target.name} of @{config.name} keeps {target.copies} of {frames} frames"
+                found.add("bad-runs", what, location=target.location)
+        for flow in config.flows:
+            source, target = config.units[flow.source], config.units[flow.target]
+            kept = [
+                isinstance(end := config.units[f.target], Buffer) and end.kept
+                for f in config.flows
+                if f.source == flow.source
+            ]
+            if isinstance(source, Generator) and any(kept) and not all(kept):
+                what = f"@{source.name} of @{config.name} fills memories in the first run and others in each"
+                found.add("bad-runs", what, location=source.location)
+                break
 
 
 def _byte(region: Region, offset: int) -> tuple[str, int]:

@@ -6,7 +6,7 @@ Routes are kept as links with coordinates, so that a way off the mesh or with a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -63,13 +63,14 @@ class Compute(Unit):
 
 @dataclass(frozen=True, eq=False)
 class Buffer(Unit):
-    """Memory units that hold one buffer, in equal blocks of dim `split`."""
+    """Memory units that hold one buffer, in equal blocks of dim `split`; `kept` from the first run of a launch on."""
 
     type: TT
     frames: int
     copies: int
     split: int
     banks: int
+    kept: bool = False
     kind = "pmu"
 
     @property
@@ -141,11 +142,13 @@ class Config:
     flows: tuple[Flow, ...]
     link_load: float | None
     location: str
+    runs: int = 1
+    """Most runs of a launch."""
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Off-chip memory of one tensor, at `address` (bytes) of `memory`."""
+    """Off-chip memory of one tensor, or of `runs` densely one behind the other, at `address` (bytes) of `memory`."""
 
     name: str
     kind: str
@@ -153,16 +156,18 @@ class Region:
     memory: str | None
     address: int
     location: str
+    runs: int = 1
 
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """A run of a config: the region and the element offset of every parameter; by the host, or by the chip itself."""
+    """`runs` runs of a config: the region and the element offset of every parameter; by the host, or by the chip."""
 
     config: str
     args: tuple[tuple[str, int], ...]
     location: str
     by_host: bool = False
+    runs: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,3 +202,10 @@ class Routed:
     notes: tuple[str, ...] = field(default=())
     """What could not be looked at, and why."""
     loops: tuple[Repeat, ...] = ()
+
+    def __post_init__(self) -> None:
+        runs: dict[str, int] = {}
+        for launch in self.launches:
+            runs[launch.config] = max(runs.get(launch.config, 1), launch.runs)
+        configs = tuple(replace(c, runs=runs[c.name]) if runs.get(c.name, 1) > 1 else c for c in self.configs)
+        object.__setattr__(self, "configs", configs)

@@ -89,7 +89,7 @@ def read_module(module: ModuleOp) -> Routed:
 
 def _launch(op: LaunchOp) -> Launch:
     args = tuple((name, int(offset)) for name, offset in op.places)
-    return Launch(op.config.string_value(), args, locations.of(op), op.mode.data == "sw")
+    return Launch(op.config.string_value(), args, locations.of(op), op.mode.data == "sw", op.runs.value.data)
 
 
 def _config(op: ConfigOp, found: Collector) -> Config:
@@ -116,7 +116,7 @@ def _unit(op: UnitOp) -> AnyUnit:
             return _compute(op, *head)
         case PmuOp():
             numbers = (op.frames, op.copies, op.split_dim, op.banks)
-            return Buffer(*head, tt(op.type), *(n.value.data for n in numbers))
+            return Buffer(*head, tt(op.type), *(n.value.data for n in numbers), op.kept is not None)
         case AgcuOp():
             return Generator(*head, op.direction.data, op.param.value.data)
         case _:
@@ -195,4 +195,5 @@ def _region(op: RegionOp) -> Region:
         op.memory.data if op.memory is not None else None,
         op.address.value.data if op.address is not None else 0,
         locations.of(op),
+        op.runs.value.data,
     )

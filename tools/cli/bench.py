@@ -59,7 +59,8 @@ def command(
         "cpu_ms": cpu_each * 1e3,
         "runs_per_second": len(wall) / sum(wall),
         "device": timing.device,
-        "device_seconds": timing.seconds,
+        "device_seconds": timing.latency,
+        "device_interval_seconds": timing.interval,
     }
     if as_json:
         common.print_json(found)
@@ -69,4 +70,6 @@ def command(
     click.echo(f"  latency     min {latency['min']:.3f}  median {latency['median']:.3f}  p90 {latency['p90']:.3f} ms")
     click.echo(f"  CPU time    {found['cpu_ms']:.3f} ms a run")
     click.echo(f"  throughput  {found['runs_per_second']:.1f} runs a second")
-    click.echo(f"{timing.device} itself would take {time_text(timing.seconds)} a run (headrace run --profile)")
+    first, each = time_text(timing.latency), time_text(timing.interval)
+    click.echo(f"{timing.device} itself would take {first} to a result and {each} to each further one", nl=False)
+    click.echo(" (headrace run --profile)")

@@ -75,7 +75,12 @@ class Grouped(TakesFlags):
 @common.device_option()
 @common.precision_options
 @click.option("--native-types", is_flag=True, help="Refuse ops that compute in types that the device emulates.")
-@click.option("--opt", default="latency", metavar="GOAL", help="What to optimise. [default: latency]")
+@click.option(
+    "--opt", default="latency", metavar="GOAL", help="What is least: latency of a run, or throughput's interval."
+)
+@click.option(
+    "--runs", type=click.IntRange(0), default=0, metavar="N", help="For throughput: inputs at a time. [chosen]"
+)
 @click.option(
     "-O", "mode", type=click.Choice(["0", "1", "3"]), default="3", help="On the chip at a time: op, rule, all."
 )
@@ -107,6 +112,7 @@ def command(
     weights_precision: str,
     native_types: bool,
     opt: str,
+    runs: int,
     mode: str,
     fusion_rules: str | None,
     dims: tuple[str, ...],
@@ -164,6 +170,8 @@ def command(
         "lower_ports": lower_ports,
         "weights_precision": weights_precision,
         "native_types": native_types,
+        "opt": opt,
+        "runs": runs,
         "watch": watch,
         "on_phase": look.on_phase,
         "clock": clock,
@@ -179,7 +187,7 @@ def command(
                 found: dict[str, Any] = {"ir": target, "phase": stop, "ops": ops}
                 text = f"{target}: after phase {stop}, {common.plural(ops, 'op')}"
             else:
-                done = translate(read.source, device, precision, opt, weights=weights, pipeline=passes, **given)
+                done = translate(read.source, device, precision, weights=weights, pipeline=passes, **given)
                 show(0, 0, f"writing {target}")
                 done.write(target)
                 clock.lap("write")
