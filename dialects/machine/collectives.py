@@ -38,31 +38,34 @@ OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute")
 class Collective(NamedTuple):
     """One collective of one tile on every socket of a group, in seconds.
 
-    `seconds` is its time alone, `node` and `switch` what the busiest link of a node and the busiest link to a switch
-    are taken for, `agcu` what the AGCUs are. `sent` are the bytes that a socket sends (the most of any), `combined` the
-    elements that it combines with others, in tiles of what it puts in; `rounds` how many messages follow each other.
+    `seconds` is its time alone and `latency` that part of it which does not depend on its bytes; `node` and `switch`
+    are what the busiest link of a node and the busiest link to a switch are taken for, `agcu` what the AGCUs are, and
+    `combining` what one PCU is that combines what it gets. `sent` are the bytes that a socket sends (the most of any),
+    `combined` the elements that it combines, in tiles of what it puts in; `rounds` how many messages follow each other.
     """
 
     algorithm: str
     rounds: int
     seconds: float
+    latency: float
     node: float
     switch: float
     agcu: float
+    combining: float
     sent: float
     combined: float
 
     @property
     def interval(self) -> float:
-        """Seconds from tile to tile when many follow each other."""
+        """Seconds of the links from tile to tile when many follow each other."""
         return max(self.node, self.switch, self.agcu)
 
-    def time(self, tiles: int) -> float:
-        """Seconds of `tiles` of them behind each other."""
-        return self.seconds + (tiles - 1) * self.interval if tiles else 0.0
+    def time(self, tiles: int, units: int = 1) -> float:
+        """Seconds of `tiles` of them behind each other, on so many units at once."""
+        return self.seconds + (tiles - 1) * max(self.interval, self.combining / units) if tiles else 0.0
 
 
-NOTHING = Collective("none", 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+NOTHING = Collective("none", 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """A collective of one socket."""
 
 
@@ -362,7 +365,7 @@ def _timed(device: Device, plan: _Plan, nbytes: float, elements: float, dtype: s
     burst, header = device.agcu.burst_bytes, device.sockets.header
     rate = device.count("agcu") * peer_rate(device)
     sizes = [ceil(part * nbytes / burst) * burst + header for part, *_ in plan.rounds]
-    total, agcu = 0.0, 0.0
+    total = latency = agcu = 0.0
     loads: list[list[float]] = [[], []]
     for number, bandwidth in enumerate((node, switch)):
         for counts in (plan.node, plan.switch)[number]:
@@ -378,15 +381,19 @@ def _timed(device: Device, plan: _Plan, nbytes: float, elements: float, dtype: s
                 most / 2 * part * elements / combining if combines else 0.0,
             ]
         )
-        total += times * (message_seconds(device, hops, switches, combines=combines) + busiest)
+        message = message_seconds(device, hops, switches, combines=combines)
+        total += times * (message + busiest)
+        latency += times * message
         agcu += times * passed
     return Collective(
         plan.algorithm,
         sum(times for _, times, *_ in plan.rounds),
         total,
+        latency,
         max(loads[0], default=0.0),
         max(loads[1], default=0.0),
         agcu,
+        plan.combined * elements / combining,
         plan.sent * nbytes,
         plan.combined,
     )
@@ -429,11 +436,12 @@ def collective(
     *,
     by: int = 1,
     tiles: int = 1,
+    units: int = 1,
 ) -> Collective:
-    """The cheapest algorithm of a collective when `tiles` follow each other, each of `elements` in `nbytes` of what a
-    socket puts in. `by`: how far a permute goes."""
+    """The cheapest algorithm of a collective when `tiles` follow each other on so many units, each of `elements` in
+    `nbytes` of what a socket puts in. `by`: how far a permute goes."""
     found = collectives(device, op, elements, dtype, nbytes, tuple(sizes), tuple(strides), by)
-    return min(found, key=lambda x: x.time(tiles))
+    return min(found, key=lambda x: x.time(tiles, units))
 
 
 MOST_UNITS = 256
@@ -449,9 +457,9 @@ def spread(
     units = 1
     while units <= min(MOST_UNITS, device.count("pcu"), max(1, elements)):
         part, size = -(-elements // units), -(-nbytes // units)
-        found = collective(device, op, part, dtype, size, sizes, strides, tiles=units)
-        if best is None or found.time(units) < best[0]:
-            best = found.time(units), found
+        found = collective(device, op, part, dtype, size, sizes, strides, tiles=units, units=units)
+        if best is None or found.time(units, units) < best[0]:
+            best = found.time(units, units), found
         units *= 2
     assert best is not None
     return best

@@ -36,7 +36,19 @@ from headrace.dialects.tensor.base import ir_type
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.fusion_rules import FusionRules, fusion_rules
 from headrace.passes.analysis.memory import fitting_frames, free_dims, held_bytes, units_for
-from headrace.passes.analysis.phases import Grid, Load, Memories, Run, Tally, load_of, moved, options, phases
+from headrace.passes.analysis.phases import (
+    Grid,
+    Load,
+    Memories,
+    Peers,
+    Run,
+    Tally,
+    load_of,
+    moved,
+    options,
+    peers_of,
+    phases,
+)
 from headrace.passes.analysis.pieces import pieces
 from headrace.passes.analysis.sections import relaunched, sections
 from headrace.passes.infra.base import Pass, option
@@ -118,6 +130,9 @@ class _Cutter:
             for op in self.processes
             if isinstance(op, StageOp)
         }
+        asks = {op: peers_of(op, device) for op in self.processes if isinstance(op, StageOp)}
+        self.peers: dict[Operation, Peers] = {op: asked for op, asked in asks.items() if asked.cycles}
+        """What each process asks of the links to other sockets."""
         slowest = sum(found[0][1] for found in ways.values())
         fastest = min((found[-1][1] for found in ways.values()), default=1.0)
         self.grid = Grid(fastest, slowest)
@@ -336,6 +351,8 @@ class _Cutter:
             place = self.place[process]
             units, cycles = self.demand[process]
             run = Run(place.phase, units, cycles, {place.depth: cycles / self._frames(outs)})
+            if asked := self.peers.get(process):
+                run = run._replace(waits={place.depth: asked.wait}, peers=asked.cycles)
             if runs and runs[-1].phase == run.phase:
                 runs[-1] = runs[-1].with_(run)
             else:
