@@ -35,6 +35,7 @@ from headrace.passes.analysis.sharding import (
     Form,
     Mesh,
     Rule,
+    Step,
     cut_of,
     dims_of,
     local,
@@ -49,6 +50,7 @@ RESULTS = 3  # plans of a function that are offered to its callers
 ROOM = 6.0
 """What holding a weight of median size costs, in latencies of an all_reduce over the mesh: a mesh is there to share
 weights, so small ones are shared, too, when that takes a few collectives."""
+BETWEEN = 10.0  # latencies: what is laid otherwise between two calls is a launch of its own, and could be done inside
 ANOTHER = 1.0  # seconds: a function in two variants is compiled twice
 PRODUCTS = CONTRACTIONS | {"tensor.gather"}
 """Ops whose weights are worth cutting by themselves."""
@@ -104,7 +106,7 @@ class Plan:
 class _State:
     """A plan up to an op: the forms in which live values are there."""
 
-    __slots__ = ("forms", "opened", "seconds", "taken", "trace", "variants")
+    __slots__ = ("forms", "mark", "opened", "owed", "seconds", "taken", "trace", "variants")
 
     def __init__(self) -> None:
         self.forms: dict[int, tuple[Form, ...]] = {}
@@ -112,13 +114,36 @@ class _State:
         self.taken: dict[tuple[int, Form], None] = {}
         self.variants: frozenset[tuple[str, int]] = frozenset()
         self.seconds = 0.0
+        self.owed = 0.0
+        """About what it takes to combine what is still to be combined."""
+        self.mark = 0
+        """Equal for plans that have the same forms: what follows is the same."""
         self.trace: Trace | None = None
 
     def copy(self) -> _State:
         new = _State()
         new.forms, new.opened, new.taken = self.forms.copy(), self.opened.copy(), self.taken.copy()
         new.variants, new.seconds, new.trace = self.variants, self.seconds, self.trace
+        new.owed, new.mark = self.owed, self.mark
         return new
+
+    def put(self, value: int, forms: tuple[Form, ...]) -> None:
+        """Note the forms of a value."""
+        self.drop(value)
+        self.forms[value] = forms
+        self.mark ^= hash((value, forms))
+
+    def drop(self, value: int) -> None:
+        """Forget a value."""
+        forms = self.forms.pop(value, None)
+        if forms is not None:
+            self.mark ^= hash((value, forms))
+
+    def open(self, value: int, form: Form) -> None:
+        """Settle the form of an argument."""
+        self.put(value, (form,))
+        self.opened[value] = form
+        self.mark ^= hash((value, form))
 
 
 class Info(NamedTuple):
@@ -182,12 +207,15 @@ class Planner:
         self.costs = costs
         self.functions = functions
         self.made: dict[tuple[int, tuple[Spec, ...]], list[Plan]] = {}
+        self.known: dict[int, dict[tuple[Spec, ...], float]] = {}
+        """Ways in which arguments of a function came, and the seconds that it takes then."""
         self.scratch: list[Operation] = []
         """Ops that stand for others: in no block."""
         self._info: dict[int, Info] = {}
         self._parts: dict[int, tuple[list[Operation], SSAValue] | None] = {}
         self._ways: dict[Any, list[Choice]] = {}
         self._calls: dict[int, int] = {}
+        self._sums: dict[tuple[int, Form], float] = {}
 
     @cached_property
     def batch(self) -> frozenset[int]:
@@ -210,7 +238,12 @@ class Planner:
         results are to be (None: as they are)."""
         key = id(func), specs
         if key not in self.made:
-            self.made[key] = self._plan(func, specs, finish)
+            before = len(self.made)
+            found = self._plan(func, specs, finish)
+            if len(self.made) > before:  # calls in the ways that have come up behind them
+                found = self._plan(func, specs, finish)
+            self.made[key] = found
+            self.known.setdefault(id(func), {})[specs] = found[0].seconds
         return self.made[key]
 
     def _plan(
@@ -222,7 +255,7 @@ class Planner:
         state = _State()
         for arg, spec in zip(block.args, specs, strict=True):
             if spec.form is not None:
-                state.forms[id(arg)] = (spec.form,)
+                state.put(id(arg), (spec.form,))
         states = [state]
         for number, op in enumerate(ops):
             if len(op.results) == 1 and id(op.results[0]) in scope.lazy:
@@ -290,13 +323,13 @@ class Planner:
             if seconds == float("inf"):
                 return None
             state.seconds += seconds
-            state.forms[key] = (*have, want)
+            self._put(state, value, (*have, want))
             return gathered
         op = scope.lazy[key]
         if op is None or type_of(op) is WeightOp:
             if op is None:
                 if key in scope.open:
-                    state.forms[key], state.opened[key] = (want,), want
+                    state.open(key, want)
                 else:
                     state.taken[key, want] = None
             if share:
@@ -339,12 +372,33 @@ class Planner:
                 new.trace = (state.trace, op, choice, candidates)
                 for value in dead:
                     if value not in scope.open:  # what is made of it may be asked for later
-                        new.forms.pop(value, None)
-                key = frozenset(new.forms.items()), frozenset(new.opened.items()), new.variants
+                        self._drop(new, value)
+                key = new.mark, new.variants
                 best = found.get(key)
                 if best is None or new.seconds < best.seconds:
                     found[key] = new
-        return sorted(found.values(), key=lambda x: x.seconds)[:width]
+        return sorted(found.values(), key=lambda x: x.seconds + x.owed)[:width]
+
+    def _put(self, state: _State, value: SSAValue, forms: tuple[Form, ...]) -> None:
+        """Note the forms of a value, and what is owed for it."""
+        self._drop(state, id(value))
+        state.put(id(value), forms)
+        if len(forms) == 1 and forms[0].partial:
+            state.owed += self._combining(value, forms[0])
+
+    def _drop(self, state: _State, value: int) -> None:
+        forms = state.forms.get(value)
+        if forms is not None:
+            if len(forms) == 1 and forms[0].partial:
+                state.owed -= self._sums[value, forms[0]]
+            state.drop(value)
+
+    def _combining(self, value: SSAValue, form: Form) -> float:
+        found = self._sums.get((id(value), form))
+        if found is None:
+            block = local(self.mesh, tt(value), form)
+            found = self._sums[id(value), form] = self.costs.step(Step("reduce_scatter", form.partial, 0), block)
+        return found
 
     def _take(self, scope: Scope, state: _State, op: Operation, choice: Choice) -> tuple[_State, bool] | None:
         """The plan with an op computed in a way, and whether a batch was joined for it; None when it cannot be."""
@@ -355,9 +409,12 @@ class Planner:
             share = min(1.0, self.info(op).results[0].elements / max(1, self.info(op).operands[0].elements))
         for value, want in zip(operands(op), choice.wants, strict=True) if choice.wants else ():
             if want is not None:
+                before = new.seconds
                 gathered = self.obtain(scope, new, value, want, 0.0 if choice.plan else share)
                 if gathered is None:
                     return None
+                if choice.plan and new.seconds > before and isinstance(value.owner, CallOp):
+                    new.seconds += BETWEEN * self.costs.latency
                 lost |= not self.batch.isdisjoint(gathered)
         if choice.plan is not None:
             for number, form in choice.plan.weights:
@@ -370,7 +427,7 @@ class Planner:
         new.taken.update(dict.fromkeys(choice.taken))
         new.seconds += choice.seconds
         for result, form in zip(op.results, choice.gives, strict=True):
-            new.forms[id(result)] = (form,)
+            self._put(new, result, (form,))
         return new, lost
 
     def ways(self, scope: Scope, state: _State, op: Operation) -> list[Choice]:
@@ -542,7 +599,7 @@ class Planner:
         state = _State()
         for x, forms in zip(operands(op), haves, strict=True):
             if forms is not None:
-                state.forms[id(x)] = forms
+                self._put(state, x, forms)
         inner = Scope(ChainMap(lazy_values(ops, scope.lazy), scope.lazy), scope.open, scope.median)
         states = [state]
         for one in ops:
@@ -552,7 +609,7 @@ class Planner:
         for at in states:
             steps = tuple((one, choice) for one, choice, _ in _steps_of(at.trace))
             form = at.forms[id(value)][0]
-            if not form.partial:
+            if not form.partial and form not in [choice.gives[0] for choice in found]:
                 found.append(
                     Choice("by its parts", (), (form,), at.seconds, inner=steps, value=value, taken=tuple(at.taken))
                 )
@@ -592,7 +649,12 @@ class Planner:
             joined = Form(tuple(tuple(x for x in cut if x in self.batch) for cut in form.cuts))
             rows.append((Spec("fixed", form), Spec("fixed", joined)))
         found: list[Choice] = []
-        for specs in dict.fromkeys(zip(*rows, strict=True)) if rows else [()]:
+        ways = dict.fromkeys(zip(*rows, strict=True)) if rows else {(): None}
+        kinds = [spec.kind for spec, _ in rows]
+        known = self.known.get(id(func), {})
+        others = [specs for specs in known if [x.kind for x in specs] == kinds]
+        ways |= dict.fromkeys(sorted(others, key=lambda x: known[x])[:RESULTS])
+        for specs in ways:
             for plan in self.plan(func, tuple(specs)):
                 found.append(Choice(f"@{func.sym_name.data}", plan.args, plan.gives, plan.seconds, plan=plan))
         return found

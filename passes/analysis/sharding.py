@@ -380,6 +380,11 @@ def steps(have: Form, want: Form) -> tuple[Step, ...] | None:
     return tuple(found) if form == want else None
 
 
+EACH = 0.2
+"""What each collective costs beside its time, in latencies of an all_reduce over the mesh: of two ways that take as
+long the one with fewer collectives is taken."""
+
+
 @dataclass(frozen=True)
 class Costs:
     """What work, weights and collectives cost on a device, in seconds."""
@@ -438,7 +443,8 @@ class Costs:
             return 1e-12
         group = self.mesh.group(step.cut)
         nbytes = block.elements * dtypes.byte_size(block.dtype)
-        return collective(self.device, step.op, block.elements, block.dtype, nbytes, group.sizes, group.strides).seconds
+        found = collective(self.device, step.op, block.elements, block.dtype, nbytes, group.sizes, group.strides)
+        return found.seconds + EACH * self.latency
 
 
 def cut_of(

@@ -120,7 +120,8 @@ def _plan(planner: Planner, main: FuncOp) -> Plan:
             form = state.opened.get(id(arg)) or next(iter(state.forms.get(id(arg), ())), None)
             if form is None and past in states:
                 have = state.forms.get(id(value), (whole(len(tt(value).shape)),))
-                form = state.opened[id(arg)] = next((f for f in have if not f.partial), have[0].resolved)
+                form = next((f for f in have if not f.partial), have[0].resolved)
+                state.open(id(arg), form)
             found.append(form or specs[told.inputs.index(past)].form)
         return found
 
