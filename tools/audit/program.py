@@ -197,3 +197,5 @@ class Routed:
     notes: tuple[str, ...] = field(default=())
     """What could not be looked at, and why."""
     loops: tuple[Repeat, ...] = ()
+    sockets: int = 1
+    """How many run it, numbered from 0."""
