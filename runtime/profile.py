@@ -112,6 +112,8 @@ class _Page:
             uses.append(f"{amount(t.hbm_bytes)}B of HBM traffic: {use['hbm']:.1%} of its bandwidth")
         if t.ddr_bytes:
             uses.append(f"{amount(t.ddr_bytes)}B of DDR traffic")
+        if "peer" in use:
+            uses.append(f"{amount(t.peer_bytes)}B to other sockets: {use['peer']:.1%} of the busiest link to them")
         bounds = sorted(t.bounds.items(), key=lambda x: -x[1])
         waits = [f"{name} {cycles / self.total:.0%}" for name, cycles in bounds if cycles >= 0.005 * self.total]
         return [
@@ -154,6 +156,7 @@ class _Page:
                 "link",
                 "FLOP",
                 "moves",
+                *(("to peers", "peer link") if t.peer_bytes else ()),
             )
         ]
         found = sorted(zip(t.runs, t.configs, strict=True), key=lambda x: -x[0] * x[1].cycles)
@@ -163,13 +166,15 @@ class _Page:
             use = f"{t.busy(c.work, c.cycles):.1%}", f"{c.stall:.0%}"
             first = (f"@{c.name}", str(runs), self.time(c.cycles), self.share(runs * c.cycles), bound, *use)
             moved = f"{amount(c.hbm_bytes + c.ddr_bytes)}B"
-            rows.append((*first, *used, f"{c.link_load:.0%}", amount(c.flops).strip(), moved))
+            peers = (f"{amount(c.peer_bytes)}B", f"{c.peer_load:.0%}") if t.peer_bytes else ()
+            rows.append((*first, *used, f"{c.link_load:.0%}", amount(c.flops).strip(), moved, *peers))
         if len(found) > top:
-            rest = sum(runs * c.cycles for runs, c in found[top:])
-            rows.append((f"{len(found) - top} more", "", "", self.share(rest), *[""] * 9))
+            more = sum(runs * c.cycles for runs, c in found[top:])
+            rows.append((f"{len(found) - top} more", "", "", self.share(more), *[""] * (len(rows[0]) - 4)))
         launching = t.launch_seconds * t.clock
         mean = self.time(launching / max(1, len(t.launches)))
-        rows.append(("launches", str(len(t.launches)), mean, self.share(launching), "launch", *[""] * 8))
+        rest = [""] * (len(rows[0]) - 5)
+        rows.append(("launches", str(len(t.launches)), mean, self.share(launching), "launch", *rest))
         return _table(rows, (0, 4))
 
     def ops(self, top: int) -> list[str]:

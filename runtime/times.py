@@ -8,9 +8,10 @@ from typing import Any
 
 from headrace.runtime.program import LaunchLoop
 
-BOUNDS = ("compute", "sram", "network", "agcu", "hbm", "ddr", "launch")
+BOUNDS = ("compute", "sram", "network", "agcu", "hbm", "ddr", "peer", "launch")
 """What can set a pace: cycles of compute units, ports and banks of memory units, ports and links of the network, the
-width and bursts in flight of address generators, bandwidth and latency of off-chip memory, and launches."""
+width and bursts in flight of address generators, bandwidth and latency of off-chip memory, those of links to other
+sockets, and launches."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class UnitTime:
 
     `cycles` is its share of the config's time along the critical path; the shares of all groups sum to the time of the
     config. `bound` says what sets its pace, `interval` the cycles from step to step, `busy` the cycles that it works;
-    `parts` the cycles that each resource alone would take for all steps; `start` and `end` when it works.
+    `parts` the cycles that each resource alone would take for all steps; `start` and `end` when it works. `bytes` are
+    what a memory unit holds, what an address generator moves off chip, and what a compute unit sends to other sockets.
     """
 
     name: str
@@ -91,7 +93,8 @@ class ConfigTime:
     runs for `inputs` inputs, one behind the other; the `first` is through after so many cycles.
 
     `link_load` is the busiest link's words over what it could carry in the time, `hbm_bytes` and `ddr_bytes` what
-    moves off chip, `bounds` the cycles by what they wait for.
+    moves off chip, `bounds` the cycles by what they wait for. `peer_bytes` go to other sockets, and `peer_load` is the
+    part of the time for which the busiest of the links to them is taken.
     """
 
     name: str
@@ -104,6 +107,8 @@ class ConfigTime:
     ddr_bytes: int
     link_load: float
     settled: bool = True
+    peer_bytes: int = 0
+    peer_load: float = 0.0
     inputs: int = 1
     first: float = 0.0
 
@@ -238,6 +243,11 @@ class Timing:
         return sum(n * c.ddr_bytes for n, c in zip(self.runs, self.configs, strict=True))
 
     @cached_property
+    def peer_bytes(self) -> int:
+        """Bytes to other sockets."""
+        return sum(n * c.peer_bytes for n, c in zip(self.runs, self.configs, strict=True))
+
+    @cached_property
     def bounds(self) -> dict[str, float]:
         """Cycles by what they wait for; they sum to `cycles`."""
         found: dict[str, float] = dict.fromkeys(BOUNDS, 0.0)
@@ -264,7 +274,7 @@ class Timing:
     @property
     def utilisation(self) -> dict[str, float]:
         """Shares of the device, over the whole time: `flops` of the peak of the widest type in use, `pcu` of the
-        compute units' cycles, `hbm` of the achievable bandwidth."""
+        compute units' cycles, `hbm` of the achievable bandwidth, `peer` of the busiest links to other sockets."""
         seconds = max(self.seconds, 1e-30)  # a program may launch nothing
         found = {
             "flops": self.flops / (self.peak_flops * seconds) if self.peak_flops else 0.0,
@@ -272,6 +282,9 @@ class Timing:
         }
         if self.hbm_bandwidth:
             found["hbm"] = self.hbm_bytes / (self.hbm_bandwidth * seconds)
+        if self.peer_bytes:
+            taken = sum(n * c.cycles * c.peer_load for n, c in zip(self.runs, self.configs, strict=True))
+            found["peer"] = taken / max(self.cycles, 1e-9)
         return found
 
     def busy(self, work: float, cycles: float | None = None) -> float:
@@ -296,6 +309,7 @@ class Timing:
             "flops": self.flops,
             "hbm_bytes": self.hbm_bytes,
             "ddr_bytes": self.ddr_bytes,
+            "peer_bytes": self.peer_bytes,
             "bounds": self.bounds,
             "utilisation": self.utilisation,
             "memory": asdict(self.memory),

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from headrace.dialects.machine.collectives import Collective
 from headrace.dialects.machine.cost import agcu_rate, memory_bytes_per_cycle, memory_cycles
 from headrace.dialects.machine.device import Device
-from headrace.dialects.rdu.cost import CONTRACTIONS, REDUCING, body_cost
+from headrace.dialects.rdu.cost import ALONE, body_communication, body_cost
 from headrace.runtime.pipeline import Access, Buffer, Process, Span
 from headrace.runtime.program import Agcu, Config, Pcu, Pmu
 from headrace.runtime.sharing import Resources
@@ -50,6 +51,9 @@ class Member:
     memory: str = ""
     sites: int = 1
     moved: int = 0  # bytes off chip a step
+    peers: Collective | None = None  # what each site asks of the links to other sockets a step
+    sent: int = 0  # bytes to other sockets a step
+    awaited: float = 0.0  # cycles of its latency that other sockets take
 
     @property
     def interval(self) -> float:
@@ -164,14 +168,18 @@ class Demand:
         unit = self.config.units[index]
         if isinstance(unit, Pcu):
             copied = max((unit.types[v].elements for v in unit.outputs), default=0)
-            cost = body_cost(unit.ops, unit.types, unit.mode, self.device, copied=copied)
+            size = {"steps": steps, "units": len(unit.sites)}
+            cost = body_cost(unit.ops, unit.types, unit.mode, self.device, copied=copied, **size)
             member.parts["compute"] = cost.interval
             member.latency = member.first = cost.latency - cost.interval
-            if any(op.name in CONTRACTIONS or op.name in REDUCING for op in unit.ops):
+            if any(op.name in ALONE for op in unit.ops):
                 member.first = cost.latency  # results come when the tile is through
+            member.peers = body_communication(unit.ops, unit.types, self.device, **size)
         elif isinstance(unit, Agcu):
             self._off_chip(member, unit)
         self._ports(member, unit)
+        if member.peers is not None:
+            self._peers(member, member.peers)
         self.members.append(member)
 
     def _off_chip(self, member: Member, unit: Agcu) -> None:
@@ -183,6 +191,17 @@ class Demand:
         member.parts["agcu"] = member.moved / agcu_rate(self.device, memory) / member.sites
         member.parts[memory] = member.moved / memory_bytes_per_cycle(self.device, memory)
         member.latency = member.first = self.device.agcu.latency + memory_cycles(self.device, memory, 1)
+
+    def _peers(self, member: Member, peers: Collective) -> None:
+        """A collective on every site: the tiles of all of them share the links. What comes in is combined as it
+        comes."""
+        member.sites = len(self.config.units[member.unit].sites)
+        member.sent = round(peers.sent * member.sites)
+        member.parts["peer"] = peers.interval * self.device.clock * member.sites
+        alone = (peers.seconds - peers.interval) * self.device.clock + member.parts["peer"]
+        member.awaited = max(peers.latency * self.device.clock, alone - member.interval)
+        member.latency += member.awaited
+        member.first = member.interval + member.latency
 
     def _ports(self, member: Member, unit: Pcu | Agcu | Pmu) -> None:
         """Cycles a step of the network ports, links and credits and of the memory ports that a member drives."""
@@ -391,6 +410,9 @@ class Demand:
             if m.memory:
                 ask(m.cluster, m.parts[m.memory] * m.steps, m.sites, m.memory)
                 ask(m.cluster, m.parts["agcu"] * m.steps, 1, "agcu", m.unit)
+            if m.peers is not None:
+                for index, seconds in enumerate((m.peers.node, m.peers.switch, m.peers.agcu)):
+                    ask(m.cluster, seconds * device.clock * m.sites * m.steps, m.sites, "peer", index)
         used = np.flatnonzero(links.any(0))
         cycles = [a for a, _ in columns.values()]
         parts = [b for _, b in columns.values()]
@@ -405,6 +427,29 @@ class Demand:
         asked, _, kinds = self._asked
         links = [r for r, kind in enumerate(kinds) if kind == "network"]
         return float(asked[:, links].sum(0).max(initial=0.0)) if links else 0.0
+
+    @cached_property
+    def waits_for_peers(self) -> bool:
+        """Whether something is sent to other sockets."""
+        return any(m.peers is not None for m in self.members)
+
+    @cached_property
+    def busiest_peer(self) -> float:
+        """Cycles that the busiest of the links to other sockets takes for all that it carries."""
+        asked, _, kinds = self._asked
+        links = [r for r, kind in enumerate(kinds) if kind == "peer"]
+        return float(asked[:, links].sum(0).max(initial=0.0)) if links else 0.0
+
+    def ahead(self, member: int) -> list[int]:
+        """The members of its cluster whose tiles a member's come from, and itself."""
+        found, left = {member}, [member]
+        while left:
+            last = left.pop()
+            for i, taker in self.taker.items():
+                if taker == last and i in self.sender and self.sender[i] not in found:
+                    found.add(self.sender[i])
+                    left.append(self.sender[i])
+        return sorted(found)
 
     @cached_property
     def busiest(self) -> tuple[float, int]:

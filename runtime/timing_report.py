@@ -28,13 +28,23 @@ class Report:
         row = self.share[member.unit]
         row[bound] = row.get(bound, 0.0) + cycles
 
+    def _give_tail(self, part: int, cycles: float) -> None:
+        """The latency of a chain of groups that ends with a member: what other sockets take of it to those that wait
+        for them, the rest to the member."""
+        members = self.demand.members
+        for i in self.demand.ahead(part) if self.demand.waits_for_peers else ():
+            if (awaited := min(members[i].awaited, cycles)) > 0:
+                self._give(members[i], "peer", awaited)
+                cycles -= awaited
+        self._give(members[part], members[part].memory or "compute", cycles)
+
     def _divide(self) -> None:
         demand, course = self.demand, self.course
         members = demand.members
         for span in course.spans:
             cluster = demand.clusters[span.process]
             if span.kind == "tail":
-                self._give(members[span.part], members[span.part].memory or "compute", span.cycles)
+                self._give_tail(span.part, span.cycles)
             elif span.kind == "latency":
                 self._give(members[span.part], "network", span.cycles)
             else:
@@ -71,6 +81,8 @@ class Report:
             moved["ddr"],
             self.demand.busiest_link / total if total else 0.0,
             self.course.settled,
+            sum(m.sent * m.steps for m in self.demand.members),
+            self.demand.busiest_peer / total if total else 0.0,
             self.demand.runs,
             min(total, self.course.ends[0]) if self.course.ends else total,
         )
@@ -101,7 +113,7 @@ class Report:
         ops, flops = self._ops(index, cycles, parts.get("compute", 0.0), steps)
         waits = max(0.0, end - start - busy)
         ops = tuple(replace(op, present=end - start, waits=waits) for op in ops)
-        nbytes = sum(m.moved * m.steps for m in mine)
+        nbytes = sum((m.moved + m.sent) * m.steps for m in mine)
         if isinstance(unit, Pmu):
             nbytes = int(np.prod(unit.shape, dtype=np.int64)) * dtypes.byte_size(unit.dtype)
         return UnitTime(

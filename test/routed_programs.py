@@ -50,10 +50,32 @@ rdu.program @main {
 """
 
 
+SOCKETS = """
+builtin.module attributes {machine.device = #machine.device<"sn50">, tensor.mesh = {dp = 2 : i64, tp = 8 : i64}} {
+func.func @main(%x : tensor<64x32xf32>, %w : tensor<32x64xf32>) -> tensor<64x64xf32> {
+  %0 = tensor.matmul %x, %w : tensor<64x32xf32>, tensor<32x64xf32> -> tensor<64x64xf32>
+  %1 = tensor.all_reduce %0 {axes = ["tp"], sizes = array<i64: 8>, strides = array<i64: 1>}
+    : tensor<64x64xf32> -> tensor<64x64xf32>
+  %2 = tensor.permute %1 {axes = ["dp"], sizes = array<i64: 2>, strides = array<i64: 8>}
+    : tensor<64x64xf32> -> tensor<64x64xf32>
+  %3 = tensor.add %1, %2 : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  func.return %3 : tensor<64x64xf32>
+}
+}
+"""
+
+
 @cache
 def _diamond() -> ModuleOp:
     module, _ = parse(context(), DIAMOND, "diamond.mlir")
     PassManager(context(), build("allocate-memory,loop-launches,place,route")).run(module)
+    return module
+
+
+@cache
+def _sockets() -> ModuleOp:
+    module, _ = parse(context(), SOCKETS, "sockets.mlir")
+    lower(module, "sn50")
     return module
 
 
@@ -65,5 +87,6 @@ def _workload(name: str) -> ModuleOp:
 
 
 def routed(name: str) -> ModuleOp:
-    """A copy of a routed program: `diamond`, or a small workload."""
-    return (_diamond() if name == "diamond" else _workload(name)).clone()
+    """A copy of a routed program: `diamond`, `sockets` (of a mesh), or a small workload."""
+    made = {"diamond": _diamond, "sockets": _sockets}
+    return (made[name]() if name in made else _workload(name)).clone()

@@ -417,6 +417,39 @@ def _philox(draw: Draw, name: str) -> Case:
     return {}, [state, *(array(draw, s, "ui64") for s in draw(st.permutations([full, narrowed(draw, full)])))]
 
 
+ALONE: dict[str, Any] = {"axes": ("tp",), "sizes": (1,), "strides": (1,)}
+"""A group of one socket; `test_collective` has more."""
+
+
+@case("tensor.all_reduce", "tensor.reduce_scatter")
+def _combine(draw: Draw, name: str) -> Case:
+    s = shape(draw, least=1)
+    attrs = {**ALONE, "kind": one_of(draw, "add", "max", "min", "mul")}
+    return attrs | ({"axis": axis(draw, len(s))} if "scatter" in name else {}), [array(draw, s, one_of(draw, *NUMBERS))]
+
+
+@case("tensor.all_gather", "tensor.socket_slice")
+def _blocks(draw: Draw, name: str) -> Case:
+    s = shape(draw, least=1)
+    return {**ALONE, "axis": axis(draw, len(s))}, [array(draw, s, one_of(draw, *ANY))]
+
+
+@case("tensor.all_to_all")
+def _all_to_all(draw: Draw, name: str) -> Case:
+    s = shape(draw, least=1)
+    return {**ALONE, "split": axis(draw, len(s)), "concat": axis(draw, len(s))}, [array(draw, s, one_of(draw, *ANY))]
+
+
+@case("tensor.permute")
+def _permute(draw: Draw, name: str) -> Case:
+    return {**ALONE, "by": draw(st.integers(-2, 2))}, [array(draw, shape(draw), one_of(draw, *ANY))]
+
+
+@case("tensor.socket_index")
+def _socket_index(draw: Draw, name: str) -> Case:
+    return ALONE, []
+
+
 @case("tensor.iota")
 def _iota(draw: Draw, name: str) -> Case:
     s = shape(draw, least=1)

@@ -83,6 +83,11 @@ LAYERS = (
         _IMPORTER,
         ("xdsl", "numpy", "ml_dtypes", "torch"),
     ),
+    Layer(
+        "frontends.torch.models",
+        (*_IMPORTER, "frontends.torch"),
+        ("xdsl", "numpy", "ml_dtypes", "torch", "transformers"),
+    ),
     # The artifact is runtime.artifact's manifest around runtime.table's encoding of runtime.program: one format in
     # three files, which the writer writes and the runtime reads.
     Layer(

@@ -251,14 +251,6 @@ def launch_mode(device: Device) -> str:
     return "hw" if device.launch.hardware else "sw"
 
 
-def socket_seconds(device: Device, nbytes: int, *, links: int = 1) -> float:
-    """Seconds to send `nbytes` to another socket over `links` links: latency + bytes / (links · bandwidth)."""
-    sockets = device.sockets
-    if not sockets.links:
-        raise CompileError("no-sockets", f"device '{device.name}' has no links to other sockets")
-    return sockets.latency + nbytes / (min(links, sockets.links) * sockets.link_bandwidth)
-
-
 # Rooflines.
 
 

@@ -304,6 +304,29 @@ def _check(device: Device, found: Collector) -> None:
     need(device.pmu.bytes % device.pmu.banks == 0, "pmu.bytes does not divide into pmu.banks")
     for memory in filter(None, (device.hbm, device.ddr)):
         need(0 < memory.efficiency <= 1, f"efficiency {memory.efficiency} is not in (0, 1]")
+    sockets, topologies = device.sockets, ("none", "torus", "all-to-all")
+    need(
+        sockets.topology in topologies,
+        f"sockets.topology '{sockets.topology}' is unknown",
+        f"known: {', '.join(topologies)}",
+    )
+    linked = sockets.topology != "none"
+    need(linked or sockets.node == 1, f"sockets.node = {sockets.node} devices and topology 'none'")
+    need(
+        not linked or (sockets.links > 0 and sockets.link_bandwidth > 0),
+        f"sockets.topology '{sockets.topology}' without links or their bandwidth",
+    )
+    if sockets.topology == "torus":
+        need(
+            0 < sockets.columns <= sockets.node and sockets.node % sockets.columns == 0,
+            f"sockets.columns = {sockets.columns} do not divide a node of {sockets.node} devices",
+        )
+    need(
+        sockets.count <= sockets.node or sockets.switch_bandwidth > 0,
+        f"sockets.count = {sockets.count} devices are more than one node of {sockets.node}, and there are no switches",
+        "sockets.switch_bandwidth is 0",
+    )
+    need(0 < sockets.efficiency <= 1, f"sockets.efficiency {sockets.efficiency} is not in (0, 1]")
     need(device.pcu.tail_rate > 0 or not device.pcu.tail, "pcu.tail names functions and pcu.tail_rate is 0")
     known = {t.name: t for t in device.types}
     for entry in device.types:

@@ -139,13 +139,25 @@ class Launch:
 
 @dataclass(frozen=True)
 class Sockets:
-    """Several devices in one node."""
+    """Several devices: nodes of devices that have links to each other, and switches between nodes. A link, and a way to
+    the switches, has the given bandwidth in each direction at once."""
 
-    count: Annotated[int, Quantity("sockets", "devices in a full node", low=1)]
-    topology: Annotated[str, Quantity("name", "'none', 'torus', 'all-to-all'")]
+    count: Annotated[int, Quantity("sockets", "most devices that work on one program", low=1)]
+    topology: Annotated[str, Quantity("name", "of a node: 'none', 'torus', 'all-to-all'")]
+    node: Annotated[int, Quantity("sockets", "devices of a node", low=1)]
+    columns: Annotated[int, Quantity("sockets", "columns of a node that is a torus; 0 for others")]
     link_bandwidth: Annotated[float, Quantity("B/s", "one link, one direction")]
     links: Annotated[int, Quantity("links", "links of a device to its node", low=0)]
-    latency: Annotated[float, Quantity("s", "of one message")]
+    switch_bandwidth: Annotated[
+        float, Quantity("B/s", "all links of a device to switches between nodes, one direction; 0: it has none")
+    ]
+    efficiency: Annotated[float, Quantity("ratio", "achievable share of a link's bandwidth for long messages")]
+    header: Annotated[int, Quantity("B", "bytes that a message takes on a link beside its own")]
+    latency: Annotated[
+        float, Quantity("s", "of a message's protocol: room at the receiver, order, notice; links and AGCUs apart")
+    ]
+    link_latency: Annotated[float, Quantity("s", "of one link: coding, error correction, wire")]
+    switch_latency: Annotated[float, Quantity("s", "of a switch between nodes, its links apart")]
 
 
 @dataclass(frozen=True)

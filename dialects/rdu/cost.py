@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, prod
 from typing import Any, NamedTuple, Protocol
 
+from headrace.dialects.machine.collectives import Collective, collective
 from headrace.dialects.machine.cost import Cost, body_ops, matmul, matmul_blocks, reduce, simd, words_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
 from headrace.dialects.tensor.shapes import TT, flops
+from headrace.dialects.tensor.shapes.collective import COMMUNICATING, group_of
 from headrace.dialects.tensor.shapes.reduction import sort_steps
 
 CONTRACTIONS = frozenset({"tensor.matmul", "tensor.conv"})
@@ -42,6 +44,8 @@ REDUCING = frozenset(
     ]
 )
 """Ops that combine elements across words or lanes: a unit holds one of them."""
+ALONE = CONTRACTIONS | REDUCING | COMMUNICATING
+"""Ops of which a unit holds one; elementwise ops behind it run as one program."""
 PROGRAMS: dict[str, dict[str, int]] = {
     "gelu": {"mul": 2, "add": 1, "erf": 1},
     "silu": {"mul": 1, "sigmoid": 1},
@@ -118,8 +122,9 @@ def _plus(a: Cost, b: Cost) -> Cost:
     return Cost(a.interval + b.interval, a.latency + b.latency)
 
 
-def op_cost(op: Op, types: Sequence[TT], device: Device) -> Cost:
-    """Cycles of one op alone on one unit, for one tile."""
+def op_cost(op: Op, types: Sequence[TT], device: Device, *, steps: int = 1, units: int = 1) -> Cost:
+    """Cycles of one op alone on one unit, for one tile. For a collective (`communication`): of what the unit combines,
+    the links apart."""
     ins, outs = [types[v] for v in op.operands], [types[v] for v in op.results]
     if op.name in CONTRACTIONS:
         c = contraction(op, types)
@@ -128,7 +133,31 @@ def op_cost(op: Op, types: Sequence[TT], device: Device) -> Cost:
         return _attention(ins, device)
     if op.name in REDUCING:
         return _reducing(op, ins, outs[0], device)
+    if op.name in COMMUNICATING:
+        combined = int(communication(op, types, device, steps=steps, units=units).combined * ins[0].elements)
+        return simd(device, max(ins[0].elements, outs[0].elements, combined), {"add": 1}, compute_type(op, types))
     return simd(device, outs[0].elements, functions(op), compute_type(op, types))
+
+
+def communication(op: Op, types: Sequence[TT], device: Device, *, steps: int = 1, units: int = 1) -> Collective:
+    """What a collective takes of the links to other sockets for one tile on one unit, by the algorithm that is cheapest
+    when so many units do so many steps each."""
+    x, group = types[op.operands[0]], group_of(op.attrs)
+    return collective(
+        *(device, stem(op), x.elements, compute_type(op, types), x.elements * dtypes.byte_size(x.dtype)),
+        *(group.sizes, group.strides),
+        by=int(op.attrs.get("by", 1)),
+        tiles=steps * units,
+        units=units,
+    )
+
+
+def body_communication(
+    ops: Iterable[Op], types: Sequence[TT], device: Device, *, steps: int = 1, units: int = 1
+) -> Collective | None:
+    """`communication` of the collective in a body of one unit, which holds one at most; None without one."""
+    found = (communication(op, types, device, steps=steps, units=units) for op in ops if op.name in COMMUNICATING)
+    return next(found, None)
 
 
 def _attention(ins: Sequence[TT], device: Device) -> Cost:
@@ -167,11 +196,20 @@ def compute_type(op: Op, types: Sequence[TT]) -> str:
     return types[(op.operands or op.results)[0]].dtype
 
 
-def body_cost(ops: Iterable[Op], types: Sequence[TT], mode: str, device: Device, *, copied: int = 0) -> Cost:
+def body_cost(
+    ops: Iterable[Op],
+    types: Sequence[TT],
+    mode: str,
+    device: Device,
+    *,
+    copied: int = 0,
+    steps: int = 1,
+    units: int = 1,
+) -> Cost:
     """Cycles of one tile through one unit that holds these ops: its contraction or reductions, and the elementwise ops
     beside them as one program, which the tail of a `systolic` unit runs while the body makes the next vector.
 
-    A unit without ops passes `copied` elements on.
+    A unit without ops passes `copied` elements on. `steps` and `units`: of the body, for a collective.
     """
     total = Cost(0.0, 0.0)
     program: Counter[str] = Counter()
@@ -181,8 +219,8 @@ def body_cost(ops: Iterable[Op], types: Sequence[TT], mode: str, device: Device,
         if not op.operands:
             continue
         some = True
-        if op.name in CONTRACTIONS or op.name in REDUCING:
-            total = _plus(total, op_cost(op, types, device))
+        if op.name in ALONE:
+            total = _plus(total, op_cost(op, types, device, steps=steps, units=units))
             continue
         program.update(functions(op))
         out = types[op.results[0]]
@@ -201,12 +239,18 @@ def body_cost(ops: Iterable[Op], types: Sequence[TT], mode: str, device: Device,
 
 def op_shares(ops: Sequence[Op], types: Sequence[TT], device: Device) -> list[float]:
     """How a body's time divides over its ops: each op's cycles alone over those of all; constants take none."""
-    each = [op_cost(op, types, device).interval if op.operands else 0.0 for op in ops]
+    each = [_alone(op, types, device) if op.operands else 0.0 for op in ops]
     total = sum(each)
     if total <= 0:
         live = [bool(op.operands) for op in ops]
         return [float(x) / max(1, sum(live)) for x in live]
     return [x / total for x in each]
+
+
+def _alone(op: Op, types: Sequence[TT], device: Device) -> float:
+    """Cycles of an op alone, those of its links to other sockets included."""
+    cycles = op_cost(op, types, device).interval
+    return cycles + communication(op, types, device).seconds * device.clock if op.name in COMMUNICATING else cycles
 
 
 class Feed(NamedTuple):
@@ -274,9 +318,9 @@ TAIL_BODY_OPS = 2
 
 def pieces(ops: Sequence[Op], outputs: Sequence[int], device: Device) -> list[tuple[str, tuple[int, ...]]]:
     """Cut a body that gives the values `outputs` into what one unit holds each, as (mode, op numbers): a contraction
-    with what fits its tail; elementwise runs of at most `stages` body ops; every reducing op by itself with elementwise
-    ops after it that fit. A unit takes as many values as it has vector inputs, unless one op needs more, and sends as
-    many as it has vector outputs.
+    with what fits its tail; elementwise runs of at most `stages` body ops; every reducing op and every collective by
+    itself with elementwise ops after it that fit. A unit takes as many values as it has vector inputs, unless one op
+    needs more, and sends as many as it has vector outputs.
     """
     found: list[tuple[str, tuple[int, ...]]] = []
     current: list[int] = []
@@ -306,7 +350,7 @@ def pieces(ops: Sequence[Op], outputs: Sequence[int], device: Device) -> list[tu
             mode, left, tail = "systolic", TAIL_BODY_OPS, 1
             current.append(i)
             continue
-        if op.name in REDUCING:
+        if op.name in REDUCING or op.name in COMMUNICATING:
             close()
             mode, left, tail = "simd", device.pcu.stages, 1
         elif current and (need > left or tails > tail or not has_ports([*current, i])):

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Tensor", "TensorOp", "attributes_of", "create", "ir_type", "op_class", "op_classes", "tt"]
 
-FAMILIES = ("elementwise", "contraction", "reduction", "movement", "indexing", "random", "composite", "storage")
+FAMILIES = (
+    "elementwise",
+    "contraction",
+    "reduction",
+    "movement",
+    "indexing",
+    "random",
+    "collective",
+    "composite",
+    "storage",
+)
 
 
 @cache

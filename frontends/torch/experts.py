@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-GROUPED = "transformers.grouped_mm_fallback.default"
+GROUPED = ("transformers.grouped_mm_fallback.default", "aten._grouped_mm.default")
+"""Products run by run: rows, the matrices of experts, and where the run of each ends."""
 
 
 def unsort(graph: Any) -> int:
     """Rewrite the mixtures of experts of a graph; how many there were."""
     found = 0
-    if any(_kind(node) == GROUPED for node in graph.nodes):
+    if any(_kind(node) in GROUPED for node in graph.nodes):
         for node in list(graph.nodes):
             if _kind(node) in ("aten.sort.default", "aten.sort.stable"):
                 found += _Mixture(graph, node).rewrite()
@@ -135,8 +136,10 @@ class _Mixture:
             return "inverse" if self._inverts(node) else ""
         if kind == "aten.index.Tensor":
             return self._picks(node)
-        if kind == GROUPED:
-            x, weight, ends = args
+        if kind in GROUPED:
+            x, weight, ends, *more = (*args, *node.kwargs.values())
+            if any(part is not None for part in more):
+                return ""
             fits = self._is(x, "rows") and self._is(ends, "ends") and weight not in self.roles
             return "rows" if fits and len(_shape(x)) == 2 and _shape(weight)[0] == self.experts else ""
         if kind == "aten.view.default" and known == ["back"]:
@@ -234,7 +237,7 @@ class _Mixture:
         kind, args = _kind(node), list(node.args)
         if kind == "aten.index.Tensor":
             return self._picked(node, args[0], self.roles[args[1][0]])
-        if kind == GROUPED:
+        if kind in GROUPED:
             return self._product(node, self.made[args[0]], args[1])
         if self.dense and kind != "getitem":
             for at in (i for i, x in enumerate(args) if kind in _DIMS and i == _DIMS[kind] and x > 0):

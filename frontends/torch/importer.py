@@ -96,11 +96,14 @@ def import_program(
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     weights: Any = None,
+    constants: Mapping[str, Any] | None = None,
 ) -> ImportedProgram:
     """Import an exported program. Random numbers are those of a seed, and refused without one. `dims` binds dynamic
     dims by name, `input_shapes` those of whole inputs; `weights` is a state dict, or a file of one, in place of the
-    program's own. `CompileError` lists everything that is wrong with it."""
+    program's own, `constants` has elements of buffers that are on the meta device. `CompileError` lists everything that
+    is wrong with it."""
     given = matched(program.state_dict, read(weights)) if weights is not None else {}
+    given = {**given, **(constants or {})}
     return _Importer(lowered(bound(program, dims or {}, input_shapes or {})), name, shape_only, seed, given).run()
 
 

@@ -190,6 +190,11 @@ class Node(Site):
         fake = self._fakes[name]
         return bool(fake.is_contiguous()) and fake.storage_offset() == 0
 
+    @property
+    def device(self) -> str:
+        """Where the first tensor argument is: on the CPU, or on the meta device as the whole program."""
+        return next((str(x.device) for x in self._fakes.values() if hasattr(x, "device")), "cpu")
+
     def tensors(self, name: str) -> tuple[Value, ...]:
         """An argument that is a list of tensors."""
         found = self.get(name, ())

@@ -62,9 +62,11 @@ def export(
     *,
     strict: bool = False,
     grad: bool = False,
+    on_meta: bool = False,
 ) -> ExportedProgram:
-    """Export a module on example inputs, as it is called where gradients are recorded if `grad` says so. `CompileError`
-    says what in the module cannot be exported, and on which line of it."""
+    """Export a module on example inputs, as it is called where gradients are recorded if `grad` says so; all on the
+    meta device if `on_meta` does, where no tensor has elements. `CompileError` says what in the module cannot be
+    exported, and on which line of it."""
     import torch
 
     if not isinstance(module, torch.nn.Module):
@@ -72,7 +74,7 @@ def export(
     if isinstance(module, torch.jit.ScriptModule):
         what, fix = f"{type(module).__name__} is a scripted module", "give the module that it was made of"
         raise CompileError("bad-model", what, why="it holds no Python to export", fix=fix)
-    args, kwargs = _examples(module, args, dict(kwargs or {}))
+    args, kwargs = _examples(module, args, dict(kwargs or {}), on_meta)
     try:
         with torch.set_grad_enabled(grad), quiet(), assigned(module):
             with watched(module) as seen:
@@ -89,13 +91,13 @@ def export(
         raise _not_exported(module, error) from error
 
 
-def _examples(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _examples(module: Any, args: Any, kwargs: dict[str, Any], on_meta: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The example inputs, each a tensor of its own: one that is given twice would be one input to PyTorch.
     `CompileError` lists what is missing, too much, or no tensor that can be read here."""
     import torch
     from torch.utils._pytree import tree_map
 
-    _check_examples(module, args, kwargs)
+    _check_examples(module, args, kwargs, on_meta)
     seen: set[int] = set()
 
     def apart(x: Any) -> Any:
@@ -107,7 +109,7 @@ def _examples(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[tuple[Any
     return tree_map(apart, (tuple(args), kwargs))
 
 
-def _check_examples(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+def _check_examples(module: Any, args: Any, kwargs: Mapping[str, Any], on_meta: bool) -> None:
     errors = Collector()
     name = type(module).__name__
     if isinstance(args, Mapping):
@@ -136,12 +138,13 @@ def _check_examples(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
             fix="give example_inputs=(...), one tensor for each",
         )
     errors.raise_if_any()
-    _check_tensors(module, dict(zip((p.name for p in places), args, strict=False)) | dict(kwargs), errors)
+    given_by_name = dict(zip((p.name for p in places), args, strict=False)) | dict(kwargs)
+    _check_tensors(module, given_by_name, errors, ("cpu", "meta") if on_meta else ("cpu",))
     errors.raise_if_any()
 
 
-def _check_tensors(module: Any, inputs: Mapping[str, Any], errors: Collector) -> None:
-    """Every tensor lies in host memory."""
+def _check_tensors(module: Any, inputs: Mapping[str, Any], errors: Collector, allowed: Sequence[str]) -> None:
+    """Every tensor lies in host memory, or where else it may."""
     import torch
     from torch.utils._pytree import keystr, tree_flatten_with_path
 
@@ -158,7 +161,7 @@ def _check_tensors(module: Any, inputs: Mapping[str, Any], errors: Collector) ->
             continue
         if x.layout != torch.strided:
             errors.add("bad-input", f"{name} has layout {x.layout}", fix="make it dense: x.to_dense()")
-        elif x.device.type != "cpu":
+        elif x.device.type not in allowed:
             devices.setdefault(str(x.device), []).append(name)
     for device, names in devices.items():
         more = f" and {len(names) - 3} more" if len(names) > 4 else ""

@@ -7,7 +7,7 @@ a section takes the sum of its phases, each as long as its slowest stage with th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import log, prod
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from headrace.dialects.support import dtypes
 from headrace.dialects.tensor.shapes.bodies import Axis
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import covered, crowded, fitting_frames, frame_count, free_dims, units_for
-from headrace.passes.analysis.pieces import CONTRACTIONS, Split, Stored, pieces, splits
+from headrace.passes.analysis.pieces import CONTRACTIONS, Split, Stored, peers, pieces, splits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -86,7 +86,8 @@ def options(stage: StageOp, memories: Memories, most: int) -> list[tuple[Split, 
     steps, chain = stream_of(stage.outs[0]).steps, len(pieces(body, device))
     ports = _ports(stage, memories)
     found: list[tuple[Split, int, float]] = []
-    for split in splits(body, device, most, _stored(stage, body), uneven=divisible(stage, body) is not None):
+    uneven = divisible(stage, body) is not None
+    for split in splits(body, device, most, _stored(stage, body), uneven=uneven, steps=steps):
         cycles = max([split.interval, *(port.cycles(split.reads) for port in ports)])
         if not found or steps * cycles < found[-1][2]:
             found.append((split, chain * split.units, steps * cycles))
@@ -172,6 +173,21 @@ def moved(stream: SSAValue) -> int:
     assert isinstance(stream.type, StreamType)
     of = stream.type.stream
     return prod(of.full_shape) * dtypes.byte_size(of.dtype)
+
+
+class Peers(NamedTuple):
+    """What a stage asks of the links to other sockets: cycles of them in all, and cycles that its first tile waits for
+    them besides."""
+
+    cycles: float
+    wait: float
+
+
+def peers_of(stage: StageOp, device: Device) -> Peers:
+    """What the collectives of a stage ask of the links to other sockets."""
+    body, steps = Body.of(stage.body.block), stream_of(stage.outs[0]).steps
+    each, wait = peers(body, body.types, device, steps=steps)
+    return Peers(steps * each, wait)
 
 
 class Load(NamedTuple):
@@ -263,19 +279,27 @@ class Priced(NamedTuple):
 
 class Run(NamedTuple):
     """Processes of one phase, for each time of the grid: the units that they take together, the cycles of the slowest,
-    and for each number of processes that some wait for, tile by tile, the cycles of the longest step of those."""
+    and for each number of processes that some wait for, tile by tile, the cycles of the longest step of those, and
+    those that a tile there waits for other sockets; and the cycles of the links to other sockets that all of them take
+    together."""
 
     phase: int
     units: Array
     slowest: Array
     fills: dict[int, Array]
+    waits: Mapping[int, float] = {}
+    peers: float = 0.0
 
     def with_(self, other: Run) -> Run:
         """Both, of one phase."""
         fills = dict(self.fills)
         for depth, step in other.fills.items():
             fills[depth] = np.maximum(fills[depth], step) if depth in fills else step
-        return Run(self.phase, self.units + other.units, np.maximum(self.slowest, other.slowest), fills)
+        waits = {**self.waits}
+        for depth, wait in other.waits.items():
+            waits[depth] = max(waits.get(depth, 0.0), wait)
+        units, slowest = self.units + other.units, np.maximum(self.slowest, other.slowest)
+        return Run(self.phase, units, slowest, fills, waits, self.peers + other.peers)
 
 
 class Tally:
@@ -295,6 +319,9 @@ class Tally:
         self.fill: Array = np.zeros(0)
         """Cycles from the first tile of the open phase to the first of its last stage, and of the longest step."""
         self.longest: Array = np.zeros(0)
+        self.waits: dict[int, float] = {}
+        """Of the open phase, for each depth the cycles that a tile waits for other sockets."""
+        self.peers = 0.0
         self.closed: list[Priced] = []
         """Of the phases before the open one, at each of the prices: their times, and their units."""
         self.closed_units: Array = np.zeros(len(PRICES))
@@ -311,6 +338,10 @@ class Tally:
                 self.closed_units = self.closed_units + priced.units
             self.open = Run(run.phase, np.zeros_like(run.units), np.zeros_like(run.units), {})
             self.fill = self.longest = np.zeros_like(run.units)
+            self.waits = {}
+        self.peers += run.peers
+        for depth, wait in run.waits.items():
+            self.waits[depth] = max(self.waits.get(depth, 0.0), wait)
         fills = self.open.fills
         for depth, step in run.fills.items():
             known = fills.get(depth)
@@ -321,8 +352,9 @@ class Tally:
         self.open = Run(run.phase, units, slowest, fills)
 
     def _times(self, run: Run) -> Array:
-        """Cycles of the open phase: of its slowest stage, and of a step of each of the others on the way through."""
-        return run.slowest + self.fill - self.longest
+        """Cycles of the open phase: of its slowest stage, of a step of each of the others on the way through, and of
+        what the way through waits for other sockets."""
+        return run.slowest + self.fill - self.longest + sum(self.waits.values())
 
     def load(self, load: Load) -> None:
         """What comes from off chip for the phase that is open."""
@@ -351,9 +383,9 @@ class Tally:
 
     def cycles(self, stored: int, launch: float) -> float:
         """Cycles of the section when it stores that many bytes off chip: the phases one after the other, each behind
-        its loads, or the traffic if that takes longer; and the launch."""
+        its loads, or the traffic off chip or to other sockets if that takes longer; and the launch."""
         run = self.open
-        traffic = (self.loaded + stored) / self.rate
+        traffic = max((self.loaded + stored) / self.rate, self.peers)
         if run is None:
             return traffic + launch
         times = self._times(run)
@@ -387,6 +419,7 @@ class StreamTally:
         self.taken: Array = np.zeros(len(grid.times))
         self.slowest: Array = np.zeros(len(grid.times))
         self.phases: set[int] = set()
+        self.peers = 0.0
         self.once = self.each = 0.0
         """Bytes loaded in the first run, if the weights are kept, and in each."""
 
@@ -395,6 +428,7 @@ class StreamTally:
         self.taken = self.taken + run.units
         self.slowest = np.maximum(self.slowest, run.slowest)
         self.phases.add(run.phase)
+        self.peers += run.peers
 
     def load(self, load: Load, kept: bool = False) -> None:
         """What comes from off chip."""
@@ -410,7 +444,7 @@ class StreamTally:
         if not len(fits):
             return float("inf")
         once, each = (self.once, self.each) if keeps else (0.0, self.each + self.once)
-        interval = max(float(self.slowest[fits[0]]), (each + stored) / self.rate)
+        interval = max(float(self.slowest[fits[0]]), (each + stored) / self.rate, self.peers)
         fill = interval * (len(self.phases) - 1) + self.latency
         return interval + (launch + once / self.rate + fill) / self.runs
 

@@ -44,15 +44,33 @@ def pieces(body: Body, device: Device) -> list[Piece]:
     return [Piece(mode, ops) for mode, ops in cost.pieces(body.ops, body.outputs, device)]
 
 
-def piece_cost(body: Body, piece: Piece, types: Sequence[TT], device: Device) -> Cost:
-    """Cycles of one tile through one unit that holds the piece; `types` are those of the tiles of one unit."""
+def piece_cost(
+    body: Body, piece: Piece, types: Sequence[TT], device: Device, *, steps: int = 1, units: int = 1
+) -> Cost:
+    """Cycles of one tile through one unit that holds the piece; `types` are those of the tiles of one unit. `steps` of
+    `units` units: for a collective."""
     copied = max((types[v].elements for v in body.outputs), default=0)
-    return cost.body_cost((body.ops[i] for i in piece.ops), types, piece.mode, device, copied=copied)
+    ops = (body.ops[i] for i in piece.ops)
+    return cost.body_cost(ops, types, piece.mode, device, copied=copied, steps=steps, units=units)
 
 
-def body_interval(body: Body, types: Sequence[TT], device: Device) -> float:
-    """Cycles between tiles when every piece has one unit: the slowest piece."""
-    return max(piece_cost(body, piece, types, device).interval for piece in pieces(body, device))
+def body_interval(body: Body, types: Sequence[TT], device: Device, *, steps: int = 1, units: int = 1) -> float:
+    """Cycles between tiles when every piece has so many units: the slowest piece, or what the tiles of all units take
+    of the links to other sockets."""
+    size = {"steps": steps, "units": units}
+    slowest = max(piece_cost(body, piece, types, device, **size).interval for piece in pieces(body, device))
+    return max(slowest, units * peers(body, types, device, **size)[0])
+
+
+def peers(body: Body, types: Sequence[TT], device: Device, *, steps: int = 1, units: int = 1) -> tuple[float, float]:
+    """Cycles that one tile takes of the links to other sockets, and the cycles that it waits for them besides; `types`
+    are those of the tiles of one of `units`, each of which does so many steps."""
+    found = [
+        cost.communication(op, types, device, steps=steps, units=units)
+        for op in body.ops
+        if op.name in cost.COMMUNICATING
+    ]
+    return sum(x.interval for x in found) * device.clock, sum(x.latency for x in found) * device.clock
 
 
 def port_words(body: Body, types: Sequence[TT], device: Device) -> int:
@@ -106,24 +124,29 @@ class Stored(NamedTuple):
         return units * type.elements // run * burst / memory_bytes_per_cycle(device, memory)
 
 
-def splits(body: Body, device: Device, most: int, stored: Sequence[Stored] = (), uneven: bool = False) -> list[Split]:
+def splits(
+    body: Body, device: Device, most: int, stored: Sequence[Stored] = (), uneven: bool = False, steps: int = 1
+) -> list[Split]:
     """The ways to spread a body over at most `most` units for each piece that are worth it, least units first: each is
     faster than all that take no more. Costs are those of the parts, so a part that leaves lanes or stages idle counts
     as slow as it is. Parts with rows of what is `stored` off chip that are shorter than a burst are taken only where
     they are faster than all others. One or two dims are cut, in equal parts; of equals the order of `_preferred`
     decides.
 
+    Units share the links to other sockets, so a collective gets no more units than these can feed, in `steps` steps.
+
     With `uneven` the columns of a product (the channels of a convolution) are also cut into parts that fill lanes or
     stages, and a rest, where that saves at least a `WORTH` of the units that equal parts take.
     """
+    steps = steps if any(op.name in cost.COMMUNICATING for op in body.ops) else 1
     key = (
         *((op.name, tuple(sorted(op.attrs.items())), op.operands, op.results) for op in body.ops),
-        *(body.types, body.outputs, most, uneven, id(device), tuple(stored)),
+        *(body.types, body.outputs, most, uneven, id(device), tuple(stored), steps),
     )
     if key not in _splits:
         if len(_splits) > MOST_REMEMBERED:
             _splits.clear()
-        _splits[key] = device, _find_splits(body, device, most, stored, uneven)
+        _splits[key] = device, _find_splits(body, device, most, stored, uneven, steps)
     return _splits[key][1]
 
 
@@ -138,7 +161,9 @@ FEWEST_UNEVEN = 16
 """Fewest columns of units for which equal parts do not come close."""
 
 
-def _find_splits(body: Body, device: Device, most: int, stored: Sequence[Stored], uneven: bool) -> list[Split]:
+def _find_splits(
+    body: Body, device: Device, most: int, stored: Sequence[Stored], uneven: bool, steps: int
+) -> list[Split]:
     axes = {axis.dim_of(body.outputs[0]): axis for axis in body.axes()}
     order = {dim: i for i, dim in enumerate(_preferred(body, axes))}
     every = [Split(parts, 0.0) for parts in _candidates(axes, order, most)]
@@ -148,7 +173,8 @@ def _find_splits(body: Body, device: Device, most: int, stored: Sequence[Stored]
     for split in sorted(every, key=lambda s: (s.units, s.rest is not None, len(s.parts), _rank(s.parts, order))):
         types = _part(body, axes, split.parts, split.rest)
         memory = max((x.cycles(types, device, split.units) for x in stored), default=0.0)
-        interval = max(body_interval(body, types, device), port_words(body, types, device), memory)
+        own = body_interval(body, types, device, steps=steps, units=split.units)
+        interval = max(own, port_words(body, types, device), memory)
         ways.append((replace(split, interval=interval), memory > 0))
     whole = min((split.interval for split, short in ways if not short), default=float("inf"))
     found: list[Split] = []

@@ -7,7 +7,7 @@ from math import prod
 
 from headrace.dialects.machine.cost import agcu_cycles, words_of
 from headrace.dialects.machine.device import Device
-from headrace.dialects.rdu.cost import body_cost, feed
+from headrace.dialects.rdu.cost import body_communication, body_cost, feed
 from headrace.dialects.rdu.ops import AgcuOp, ConfigOp, FlowOp, PcuOp, PmuOp, UnitOp
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.access import Stream
@@ -60,7 +60,19 @@ class ConfigCost:
         """Cycles that a compute unit needs for all its steps."""
         body = self.bodies[unit.title]
         copied = max((body.types[v].elements for v in body.outputs), default=0)
-        return self.steps(unit) * body_cost(body.ops, body.types, unit.mode.data, self.device, copied=copied).interval
+        size = {"steps": self.steps(unit), "units": unit.size}
+        cost = body_cost(body.ops, body.types, unit.mode.data, self.device, copied=copied, **size)
+        return self.steps(unit) * cost.interval
+
+    def peer_cycles(self) -> float:
+        """Cycles of the links to other sockets that all collectives of the config need."""
+        total = 0.0
+        for unit in self.units.values():
+            if isinstance(unit, PcuOp):
+                body, size = self.bodies[unit.title], {"steps": self.steps(unit), "units": unit.size}
+                found = body_communication(body.ops, body.types, self.device, **size)
+                total += found.interval * size["steps"] * size["units"] if found is not None else 0.0
+        return total * self.device.clock
 
     def _memory_cycles(self, unit: PmuOp) -> float:
         """Cycles that the memory units need to write and to read everything, if they share it evenly."""
@@ -81,7 +93,7 @@ class ConfigCost:
     @cached_property
     def cycles(self) -> float:
         """Cycles of the slowest group of units: the least time that a run of the config can take."""
-        slowest = 1.0
+        slowest = max(1.0, self.peer_cycles())
         for unit in self.units.values():
             if isinstance(unit, PcuOp):
                 slowest = max(slowest, self.pcu_cycles(unit))

@@ -40,12 +40,14 @@ from headrace.passes.analysis.phases import (
     Grid,
     Load,
     Memories,
+    Peers,
     Run,
     StreamTally,
     Tally,
     load_of,
     moved,
     options,
+    peers_of,
     phases,
 )
 from headrace.passes.analysis.pieces import pieces
@@ -136,6 +138,9 @@ class _Cutter:
             for op in self.processes
             if isinstance(op, StageOp)
         }
+        asks = {op: peers_of(op, device) for op in self.processes if isinstance(op, StageOp)}
+        self.peers: dict[Operation, Peers] = {op: asked for op, asked in asks.items() if asked.cycles}
+        """What each process asks of the links to other sockets."""
         slowest = sum(found[0][1] for found in ways.values())
         fastest = min((found[-1][1] for found in ways.values()), default=1.0)
         self.grid = Grid(fastest, slowest)
@@ -370,6 +375,8 @@ class _Cutter:
             place = self.place[process]
             units, cycles = self.demand[process]
             run = Run(place.phase, units, cycles, {place.depth: cycles / self._frames(outs)})
+            if asked := self.peers.get(process):
+                run = run._replace(waits={place.depth: asked.wait}, peers=asked.cycles)
             if runs and runs[-1].phase == run.phase:
                 runs[-1] = runs[-1].with_(run)
             else:

@@ -15,6 +15,7 @@ from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.journal import count, decline, may
 from headrace.dialects.tensor import shapes
 from headrace.dialects.tensor.base import TensorOp, attributes_of, operands, tt
+from headrace.dialects.tensor.shapes.collective import COMMUNICATING, PER_SOCKET
 from headrace.dialects.tensor.storage import ConstantOp, WeightOp, constant, recipe, weight
 from headrace.passes.analysis.derived import Keys, bytes_of, key
 from headrace.passes.infra.base import Pass, option
@@ -71,7 +72,9 @@ def fold(module: ModuleOp, max_elements: int, slack: int) -> bool:
 
 
 def _foldable(op: Operation) -> bool:
-    return type(op) not in SOURCES and isinstance(op, TensorOp) and not _graph.is_terminator(op)
+    if type(op) in SOURCES or not isinstance(op, TensorOp) or _graph.is_terminator(op):
+        return False
+    return op.name not in COMMUNICATING  # others have a say in it when the program runs
 
 
 def _reads_constants(op: Operation) -> bool:
@@ -87,8 +90,8 @@ def _fold_constants(block: Block, max_elements: int) -> tuple[bool, set[Operatio
     changed = False
     failing: set[Operation] = set()
     for op in _graph.ops(block):
-        if not _reads_constants(op) or not _foldable(op):
-            continue
+        if not _reads_constants(op) or not _foldable(op) or op.name in PER_SOCKET:
+            continue  # a constant is the same on every socket
         reads = sum(tt(x).elements for x in op.operands)
         if reads > READ_MOST or any(tt(x).elements > max_elements for x in op.results):
             continue  # a derived weight

@@ -13,6 +13,7 @@ from programs import CASES, Body, Builder, ffn, program, region
 
 from headrace.backend.encode import encode
 from headrace.compiler import import_model, lower
+from headrace.dialects.machine.collectives import collective
 from headrace.dialects.machine.cost import agcu_rate, credit_rate, memory_bytes_per_cycle, memory_cycles, route_latency
 from headrace.dialects.machine.device import Device, load_device
 from headrace.dialects.support.access import identity
@@ -45,9 +46,20 @@ def routed(flow: Flow, links: range, credits: int) -> Flow:
 # ------------------------------------------------------------------------------------------------- random sections
 
 
-def random_section(seed: int) -> Program:
-    """Stages in a row, in which each may also read a buffer further back; nothing that they use is short."""
+COLLECTIVES = [("all_reduce", {"kind": "add"}), ("all_reduce", {"kind": "max"}), ("permute", {"by": 1})]
+GROUPS = [((2,), (1,)), ((4,), (2,)), ((8,), (1,)), ((16,), (1,)), ((2, 4), (8, 1))]
+
+
+def group(sizes: tuple[int, ...], strides: tuple[int, ...]) -> dict[str, object]:
+    """The attributes of a group of sockets."""
+    return {"axes": tuple("abc"[: len(sizes)]), "sizes": sizes, "strides": strides}
+
+
+def random_section(seed: int, talks: bool = False) -> Program:
+    """Stages in a row, in which each may also read a buffer further back; nothing that they use is short. If it
+    `talks`, one of them is a collective."""
     pick = random.Random(seed)
+    other = random.Random(seed)
     steps, columns = pick.choice([2, 4, 8, 32]), pick.choice([32, 64, 96])
     block = pick.choice([8, 16, 32])
     time, whole = [(steps, 0, block)], (steps * block, columns)
@@ -56,7 +68,9 @@ def random_section(seed: int) -> Program:
     last, view = b.agcu("load", b.param("x", whole)), identity(whole)
     out = b.param("y", whole, "out")
     behind: list[int] = []  # buffers that a later stage may read
-    for n in range(pick.randint(1, 6)):
+    count = pick.randint(1, 6)
+    talking = other.randrange(count) if talks else -1
+    for n in range(count):
         kind = pick.choice(["frames", "frames", "frames", "barrier", "direct"]) if n else "frames"
         tile = (block, columns)
         if kind != "direct":
@@ -67,7 +81,7 @@ def random_section(seed: int) -> Program:
             behind = [] if kind == "barrier" else behind
             last = buffer
         inputs, weight = [TT(tile, "f32")], -1
-        work = pick.choice(["chain", "chain", "softmax", "matmul"])
+        work = pick.choice(["chain", "chain", "softmax", "matmul"]) if n != talking else "collective"
         if work == "matmul":
             names.append(f"w{n}")
             square = (columns, columns)
@@ -82,6 +96,9 @@ def random_section(seed: int) -> Program:
         value = body.op("matmul", 0, 1, accumulate="f32") if work == "matmul" else 0
         if work == "softmax":
             value = body.op("softmax", 0, axis=-1)
+        if work == "collective":
+            name, attrs = other.choice(COLLECTIVES)
+            value = body.op(name, 0, **attrs, **group(*other.choice(GROUPS)))
         for _ in range(pick.randint(1, 5) if work == "chain" else 0):
             value = body.op(pick.choice(["exp", "neg", "sqrt"]), value)
         if early >= 0:
@@ -108,12 +125,14 @@ def random_section(seed: int) -> Program:
     return program([b.config()], regions, [(0, list(range(len(regions))))])
 
 
+@pytest.mark.parametrize("talks", [False, True])
 @pytest.mark.parametrize("seed", range(50))
-def test_models_agree_where_nothing_is_contended(seed: int) -> None:
-    given = random_section(seed)
+def test_models_agree_where_nothing_is_contended(seed: int, talks: bool) -> None:
+    given = random_section(seed, talks)
     demand = Demand(given.configs[0], ["hbm"] * len(given.configs[0].params), DEVICE)
     assert not demand.resources.contended().kinds
     event, analytic = timed(given), timed(given, "analytic")
+    assert (event.peer_bytes > 0) == talks
     assert event.settled
     assert analytic.cycles == pytest.approx(event.cycles, rel=0.05)
 
@@ -207,6 +226,75 @@ def test_credits_over_the_round_trip_are_the_rate(model: str) -> None:
     assert times[22] == pytest.approx(64 * words / 0.25, rel=0.02)
     assert times[11] == pytest.approx(64 * words / 0.125, rel=0.02)
     assert times[200] == pytest.approx(64 * words, rel=0.04)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_collectives_of_tiles_overlap_with_what_makes_them(model: str) -> None:
+    """One waits for messages, many behind each other for the links alone, and a slower stage hides them."""
+    device = load_device("sn50")
+
+    def run(steps: int, work: int = 1) -> ConfigTime:
+        rows, columns = 64, 64
+        whole, tile, time = (steps * rows, columns), (rows, columns), [(steps, 0, rows)]
+        b = Builder("talk")
+        load, store = b.agcu("load", b.param("x", whole), 8), b.agcu("store", b.param("y", whole, "out"), 8)
+        made, summed = Body([TT(tile, "f32")]), Body([TT(tile, "f32")])
+        value = 0
+        for _ in range(work):
+            value = made.op("softmax", value, axis=-1)
+        total = summed.op("all_reduce", 0, kind="add", **group((8,), (1,)))
+        first, second = b.pcu("make", made, [value]), b.pcu("sum", summed, [total])
+        into = b.pmu("m", whole, frames=1, copies=8)
+        b.flow(load, into, tile, time, from_=identity(whole), to=identity(whole))
+        b.flow(into, first, tile, time, from_=identity(whole))
+        b.flow(first, second, tile, time)
+        b.flow(second, store, tile, time, to=identity(whole))
+        regions = [region("x", "input", whole), region("y", "output", whole)]
+        return timed(program([b.config()], regions, [(0, [0, 1])]), model, device)
+
+    nbytes = 64 * 64 * 4
+    alone = collective(device, "all_reduce", 64 * 64, "f32", nbytes, (8,), (1,))
+    one = run(1)
+    assert one.bounds["peer"] >= alone.latency * device.clock * (1 - 1e-9)
+    own = units(one)["sum"]
+    assert sum(own.bounds.values()) == pytest.approx(alone.seconds * device.clock, rel=0.1)
+    assert one.peer_bytes == alone.sent
+    assert sum(one.bounds.values()) == pytest.approx(one.cycles)
+    found = units(many := run(128))["sum"]
+    steady = collective(device, "all_reduce", 64 * 64, "f32", nbytes, (8,), (1,), tiles=128)
+    pace = max(steady.interval * device.clock, units(many)["make"].interval, found.parts["compute"] / 128)
+    assert found.present == pytest.approx(128 * pace, rel=0.1)
+    assert many.peer_bytes == 128 * steady.sent
+    assert many.peer_load == pytest.approx(128 * steady.interval * device.clock / many.cycles)
+    hidden = run(128, 8)
+    assert hidden.bounds["peer"] < 0.02 * hidden.cycles
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_two_collectives_share_the_links(model: str) -> None:
+    """Two that work at the same time take twice as long as one, on the same links; over a node and over the switches
+    they do not wait for each other."""
+    device = load_device("sn50").with_values(sockets__link_bandwidth=1e9, sockets__switch_bandwidth=1e9)
+    near, far = ((8,), (1,)), ((2,), (8,))
+
+    def run(*groups: tuple[tuple[int, ...], tuple[int, ...]]) -> ConfigTime:
+        whole, tile, time = (32 * 64, 64), (64, 64), [(32, 0, 64)]
+        b = Builder("share")
+        regions = []
+        for n, some in enumerate(groups):
+            load, store = b.agcu("load", b.param(f"x{n}", whole), 8), b.agcu("store", b.param(f"y{n}", whole, "out"), 8)
+            body = Body([TT(tile, "f32")])
+            unit = b.pcu(f"sum{n}", body, [body.op("permute", 0, by=1, **group(*some))])
+            b.flow(load, unit, tile, time, from_=identity(whole))
+            b.flow(unit, store, tile, time, to=identity(whole))
+            regions += [region(f"x{n}", "input", whole), region(f"y{n}", "output", whole)]
+        return timed(program([b.config()], regions, [(0, range(len(regions)))]), model, device)
+
+    one, two, apart = run(near), run(near, near), run(near, far)
+    assert units(one)["sum0"].bound == units(two)["sum0"].bound == "peer"
+    assert two.cycles == pytest.approx(2 * one.cycles, rel=0.05)
+    assert apart.cycles == pytest.approx(one.cycles, rel=0.05)
+    assert two.peer_load > 0.9 and sum(two.bounds.values()) == pytest.approx(two.cycles)
 
 
 def two_loads(small: int, large: int) -> Program:

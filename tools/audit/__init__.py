@@ -6,8 +6,9 @@
 
 Nothing of the passes, of the verifiers or of the runtime is used: units, addresses, pairs of sites, link loads,
 channels and token counts are derived here once more, so that a mistake in a pass and the same mistake in its checker do
-not cancel out. The parts: `units` (sites and bodies), `addresses` (cells, pairs, frames, capacity), `network` (routes,
-links, credits, channels), `tokens` (deadlock), `banks` (conflicts, which are reported only) and `memory` (off chip).
+not cancel out. (How long a collective takes is asked of the device, `dialects.machine.collectives`.) The parts: `units`
+(sites, bodies and groups of sockets), `addresses` (cells, pairs, frames, capacity), `network` (routes, links, credits,
+channels), `tokens` (deadlock), `banks` (conflicts, which are reported only) and `memory` (off chip).
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from headrace.dialects.support.diagnostics import CompileError, Diagnostic
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from headrace.dialects.machine.device import Device
     from headrace.dialects.support.diagnostics import Collector
     from headrace.tools.audit.program import Config, Routed
 
@@ -104,29 +104,33 @@ def audit_program(program: Routed) -> Report:
     from headrace.tools.audit.memory import check_memory
 
     found = Collector()
-    uses = tuple(_config(config, program.device, found) for config in program.configs)
+    uses = tuple(_config(config, program, found) for config in program.configs)
+    have = program.device.sockets.count
+    if program.sockets > have:
+        what = f"the mesh has {program.sockets} sockets, '{program.device.name}' {have}"
+        found.add("too-many-sockets", what, why="sockets.count of the device")
     used = check_memory(program, found)
     device = program.device
     memories = {"hbm": device.hbm, "ddr": device.ddr}
-    have = {name: memory.bytes for name, memory in memories.items() if memory is not None}
+    holds = {name: memory.bytes for name, memory in memories.items() if memory is not None}
     return Report(
         tuple(found.diagnostics),
         device.name,
         {kind: device.count(kind) for kind in ("pcu", "pmu", "agcu")},
         uses,
-        {name: (used[name], have[name]) for name in have},
+        {name: (used[name], holds[name]) for name in holds},
         program.notes,
     )
 
 
-def _config(config: Config, device: Device, found: Collector) -> ConfigUse:
+def _config(config: Config, program: Routed, found: Collector) -> ConfigUse:
     from headrace.tools.audit import addresses, network
     from headrace.tools.audit.banks import bank_conflicts
     from headrace.tools.audit.looking import Look
     from headrace.tools.audit.tokens import check_tokens
     from headrace.tools.audit.units import check_units
 
-    look = Look(config, device, found)
+    look = Look(config, program.device, found, program.sockets)
     units = check_units(look)
     addresses.check_streams(look)
     shares = addresses.check_pairs(look)
@@ -139,7 +143,7 @@ def _config(config: Config, device: Device, found: Collector) -> ConfigUse:
     if all(flow.channel is not None for flow in hops.flows):
         network.check_channels(look, hops)
     busiest, nets = network.check_links(look, hops)
-    load = 0.0 if look.unsound else network.check_load(look, hops)
+    load = 0.0 if look.unsound or look.untimed else network.check_load(look, hops)
     return ConfigUse(
         config.name,
         units,

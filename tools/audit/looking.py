@@ -19,12 +19,15 @@ SHOWN = 4
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """One config on its device. `unsound`: flows that later parts cannot look at, for what is wrong with them."""
+    """One config on its device, one of so many `sockets`. `unsound`: flows that later parts cannot look at, for what is
+    wrong with them; `untimed`: units of which nobody can say how long they take."""
 
     config: Config
     device: Device
     found: Collector
+    sockets: int = 1
     unsound: set[Flow] = field(default_factory=set[Flow])
+    untimed: set[Unit] = field(default_factory=set[Unit])
 
     def bad(self, code: str, what: str, at: Unit | Flow | None = None, why: str = "", fix: str = "") -> None:
         """Note something wrong with a unit, a flow or the config."""

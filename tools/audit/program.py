@@ -202,6 +202,8 @@ class Routed:
     notes: tuple[str, ...] = field(default=())
     """What could not be looked at, and why."""
     loops: tuple[Repeat, ...] = ()
+    sockets: int = 1
+    """How many run it, numbered from 0."""
 
     def __post_init__(self) -> None:
         runs: dict[str, int] = {}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
 from xdsl.ir import SSAValue
 
 from headrace.dialects.machine.attributes import device_of
@@ -84,7 +85,15 @@ def read_module(module: ModuleOp) -> Routed:
             Port(p.kind.data, p.title.data, tt(p.type), p.region_name.string_value(), p.offset.value.data)
             for p in program.ports
         ]
-    return Routed(device_of(module), tuple(configs), tuple(regions), tuple(launches), tuple(ports), (), tuple(loops))
+    parts = tuple(configs), tuple(regions), tuple(launches), tuple(ports), (), tuple(loops)
+    return Routed(device_of(module), *parts, _sockets(module))
+
+
+def _sockets(module: ModuleOp) -> int:
+    """How many sockets the mesh of a module has; 1 without one."""
+    mesh = module.attributes.get("tensor.mesh")
+    sizes = mesh.data.values() if isinstance(mesh, DictionaryAttr) else ()
+    return prod(n.value.data for n in sizes if isinstance(n, IntegerAttr))
 
 
 def _launch(op: LaunchOp) -> Launch:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import prod
 
 from headrace.dialects.machine.device import UNIT_KINDS, Site
 from headrace.tools.audit.looking import Look, few
-from headrace.tools.audit.program import Buffer, Compute, Generator, Unit
+from headrace.tools.audit.program import BodyOp, Buffer, Compute, Generator, Unit
 from headrace.tools.audit.words import CONTRACTIONS
-from headrace.tools.audit.work import combines, functions_of, passes
+from headrace.tools.audit.work import BETWEEN_SOCKETS, combines, functions_of, passes, stem
 
 TAIL = 2
 """Ops on a result that a systolic unit does beside one function of its tail: bias and scale."""
@@ -79,11 +80,35 @@ def _check_body(look: Look, unit: Compute) -> None:
     if len(ops) > 1 and (stages > room or tail > 1):  # a single op runs through the stages as often as it needs
         what = f"the ops of @{unit.name} take {stages} stages and {tail} passes through the tail, it has {room} and 1"
         look.bad("unit-too-small", what, unit)
+    for op in ops:
+        if stem(op) in BETWEEN_SOCKETS:
+            _check_group(look, unit, op)
     live = _live(unit)
     if live > pcu.registers:
         look.bad("unit-too-small", f"@{unit.name} keeps {live} values at a time in {pcu.registers} registers", unit)
     if unit.ops and not set(unit.outputs) <= set(range(len(unit.types))):
         look.bad("bad-body", f"@{unit.name} sends values that it does not make", unit)
+
+
+def _check_group(look: Look, unit: Compute, op: BodyOp) -> None:
+    """The sockets of the mesh fall into groups of as many as the op says."""
+    sizes, strides = (tuple(int(n) for n in op.attrs.get(name, ())) for name in ("sizes", "strides"))
+    count, have = look.sockets, look.device.sockets.count
+    told = f"sizes {list(sizes)} and strides {list(strides)} of {op.name} in @{unit.name}"
+    if len(sizes) != len(strides) or not sizes or min(*sizes, *strides) < 1:
+        look.bad("bad-group", f"{told} name no group of sockets", unit)
+        look.untimed.add(unit)
+        return
+    groups: dict[int, int] = {}
+    for socket in range(count):  # the place of a group is that of the socket whose coordinates in it are all 0
+        place = socket - sum(socket // stride % size * stride for size, stride in zip(sizes, strides, strict=True))
+        groups[place] = groups.get(place, 0) + 1
+    if any(n != prod(sizes) for n in groups.values()):
+        mesh = f"a mesh of {count} sockets" if count > 1 else "one socket"
+        look.bad("bad-group", f"{told} do not divide {mesh} into groups of {prod(sizes)}", unit)
+        look.untimed.add(unit)
+    elif count > have:  # which is told once, of the mesh
+        look.untimed.add(unit)
 
 
 def _live(unit: Compute) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from math import ceil, log2, prod
 
+from headrace.dialects.machine.collectives import Collective, collective
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support.access import Stream
 from headrace.dialects.support.dtypes import byte_size
@@ -31,14 +32,18 @@ REDUCTIONS = {"softmax": 2, "log_softmax": 2, "layer_norm": 2, "rms_norm": 1, "g
 COMBINING = ("reduce_", "arg", "cumsum", "sort", "max_pool", "avg_pool", "attention")
 
 
+BETWEEN_SOCKETS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute")
+"""Ops that sockets do together."""
+
+
 def stem(op: BodyOp) -> str:
     """The name of an op without its dialect."""
     return op.name.removeprefix("tensor.")
 
 
 def combines(op: BodyOp) -> bool:
-    """Whether an op combines elements across lanes or words, without being a contraction."""
-    return stem(op) in REDUCTIONS or stem(op).startswith(COMBINING)
+    """Whether an op combines elements across lanes, words or sockets, without being a contraction."""
+    return stem(op) in REDUCTIONS or stem(op) in BETWEEN_SOCKETS or stem(op).startswith(COMBINING)
 
 
 def functions_of(op: BodyOp) -> Counter[str]:
@@ -54,12 +59,13 @@ def passes(functions: Counter[str], device: Device) -> tuple[int, int]:
     return body, tail
 
 
-def interval(unit: Compute, device: Device) -> float:
-    """Cycles from tile to tile of a unit."""
+def interval(unit: Compute, device: Device, steps: int) -> float:
+    """Cycles from tile to tile of a unit, the links to other sockets apart."""
     ops = [op for op in unit.ops if op.operands]
     if not ops:  # what it takes is sent on
         return ceil(max((unit.types[v].elements for v in unit.outputs), default=0) / device.pcu.lanes)
-    heavy = sum(_combining(op, unit.types, device) for op in ops if op.name in CONTRACTIONS or combines(op))
+    size = steps, unit.size
+    heavy = sum(_combining(op, unit.types, device, size) for op in ops if op.name in CONTRACTIONS or combines(op))
     light = [op for op in ops if op.name not in CONTRACTIONS and not combines(op)]
     if not light:
         return heavy
@@ -89,12 +95,24 @@ def _product(batch: int, m: int, n: int, k: int, count: int, dtype: str, device:
     return count * batch * max(k / device.systolic_rate(dtype), device.pcu.stages) if m and n else 0.0
 
 
-def _combining(op: BodyOp, types: tuple[TT, ...], device: Device) -> float:
+def exchange(op: BodyOp, types: tuple[TT, ...], device: Device, steps: int, units: int) -> Collective:
+    """What an op between sockets takes for one tile on one unit."""
+    x = types[op.operands[0]]
+    sizes, strides = ([int(n) for n in op.attrs[name]] for name in ("sizes", "strides"))
+    nbytes, by = x.elements * byte_size(x.dtype), int(op.attrs.get("by", 1))
+    size = {"tiles": steps * units, "units": units}
+    return collective(device, stem(op), x.elements, x.dtype, nbytes, sizes, strides, by=by, **size)
+
+
+def _combining(op: BodyOp, types: tuple[TT, ...], device: Device, size: tuple[int, int]) -> float:
     ins, out = [types[v] for v in op.operands], types[op.results[0]]
     first, name = ins[0], stem(op)
     if op.name in CONTRACTIONS:
         rows, columns, _ = blocks(op, types, device)
         return _product(*product_of(op, types), rows * columns, first.dtype, device)
+    if name in BETWEEN_SOCKETS:
+        combined = int(exchange(op, types, device, *size).combined * first.elements)
+        return _elementwise(Counter(add=1), max(first.elements, out.elements, combined), first.dtype, device)
     if name == "attention":
         return _attention(ins, device)
     if name in REDUCTIONS:
@@ -137,14 +155,18 @@ def distinct(stream: Stream) -> int:
 
 def cycles(config: Config, device: Device) -> float:
     """Cycles of the slowest units in a run of the config, each kind at its full rate."""
-    slowest = 1.0
+    slowest, peers = 1.0, 0.0
     for index, unit in enumerate(config.units):
         into = [f for f in config.flows if f.target == index]
         out_of = [f for f in config.flows if f.source == index]
         match unit:
             case Compute():
                 steps = max((f.stream.steps for f in (*into, *out_of)), default=1)
-                slowest = max(slowest, steps * interval(unit, device))
+                slowest = max(slowest, steps * interval(unit, device, steps))
+                for op in unit.ops:
+                    if stem(op) in BETWEEN_SOCKETS:  # all collectives share the links
+                        found = exchange(op, unit.types, device, steps, unit.size)
+                        peers += steps * unit.size * found.interval * device.clock
             case Buffer():
                 read = sum(_words(config, f, device) for f in out_of) / device.pmu.read_ports
                 write = sum(_words(config, f, device) for f in into) / device.pmu.write_ports
@@ -152,7 +174,7 @@ def cycles(config: Config, device: Device) -> float:
             case Generator():
                 moved = sum(_bytes(f.stream) for f in (*into, *out_of))
                 slowest = max(slowest, ceil(moved / unit.size) / device.agcu.bytes_per_cycle)
-    return slowest
+    return max(slowest, peers)
 
 
 def _words(config: Config, flow: Flow, device: Device) -> int:

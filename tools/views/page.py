@@ -35,6 +35,7 @@ WAITS = {
     "agcu": "the address generators at the edge of the chip",
     "hbm": "high-bandwidth memory",
     "ddr": "DDR memory",
+    "peer": "other sockets, and the links to them",
     "launch": "launching a section",
 }
 
@@ -89,6 +90,8 @@ def _head(t: Timing) -> str:
         facts.append(f"{amount(t.hbm_bytes)}B to and from HBM: {use['hbm']:.1%} of its bandwidth")
     if t.ddr_bytes:
         facts.append(f"{amount(t.ddr_bytes)}B to and from DDR")
+    if "peer" in use:
+        facts.append(f"{amount(t.peer_bytes)}B to other sockets: {use['peer']:.1%} of the busiest link to them")
     facts.append(f"model of time: {t.model}")
     return "<ul>" + "".join(f"<li>{safe(x)}</li>" for x in facts) + "</ul>"
 
@@ -130,6 +133,7 @@ def _sections(t: Timing, top: int) -> str:
         "busiest link",
         "FLOP",
         "moves",
+        *(("to peers", "busiest link to them") if t.peer_bytes else ()),
     )
     rows: list[tuple[str, ...]] = []
     found = sorted(zip(t.runs, t.configs, strict=True), key=lambda x: -x[0] * x[1].cycles)
@@ -138,13 +142,15 @@ def _sections(t: Timing, top: int) -> str:
         bound = max(c.bounds, key=lambda k: c.bounds[k], default="")
         use = f"{t.busy(c.work, c.cycles):.1%}", f"{c.stall:.0%}", f"{c.link_load:.0%}"
         time = time_text(c.cycles / t.clock), f"{n * c.cycles / total:.1%}"
-        rows.append((f"@{c.name}", str(n), *time, bound, *use, amount(c.flops).strip(), f"{amount(_moved(c))}B"))
+        peers = (f"{amount(c.peer_bytes)}B", f"{c.peer_load:.0%}") if t.peer_bytes else ()
+        moves = amount(c.flops).strip(), f"{amount(_moved(c))}B"
+        rows.append((f"@{c.name}", str(n), *time, bound, *use, *moves, *peers))
     if rest := found[top:]:
         share = sum(n * c.cycles for n, c in rest) / total
-        rows.append((f"{len(rest)} more", "", "", f"{share:.1%}", *[""] * 6))
+        rows.append((f"{len(rest)} more", "", "", f"{share:.1%}", *[""] * (len(head) - 4)))
     mean = time_text(t.launch_seconds / max(1, len(t.launches)))
     share = t.launch_seconds / max(t.seconds, 1e-30)
-    rows.append(("launches", str(len(t.launches)), mean, f"{share:.1%}", "launch", *[""] * 5))
+    rows.append(("launches", str(len(t.launches)), mean, f"{share:.1%}", "launch", *[""] * (len(head) - 5)))
     return _table(head, rows, (0, 4))
 
 

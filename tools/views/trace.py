@@ -1,7 +1,7 @@
 """A profile as a trace: Chrome's trace events, which https://ui.perfetto.dev and chrome://tracing open.
 
 One track has the launches and sections, one each group of units of a section, and counters show how much goes to and
-from each off-chip memory. Times are those of the device, in microseconds.
+from each off-chip memory, and to other sockets. Times are those of the device, in microseconds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from headrace.runtime.program import Program
 from headrace.runtime.times import ConfigTime, Timing
 
 MEMORIES = ("hbm", "ddr")
+PEERS = "peer"
 
 
 def trace(program: Program, timing: Timing) -> str:
@@ -54,7 +55,7 @@ def trace_events(program: Program, timing: Timing) -> Iterator[dict[str, Any]]:
                 }
                 start = begin + unit.start * tick
                 yield _slice(launch.config + 1, track, unit.name, start, unit.present * tick, about)
-        for memory in MEMORIES:
+        for memory in (*MEMORIES, PEERS):
             for time, rate in bandwidth(config, memory):
                 value = {"GB/s": round(rate * timing.clock / 1e9, 3)}
                 yield {"name": memory, "ph": "C", "pid": 0, "tid": 0, "ts": _time(begin + time * tick), "args": value}
@@ -62,11 +63,13 @@ def trace_events(program: Program, timing: Timing) -> Iterator[dict[str, Any]]:
 
 
 def bandwidth(config: ConfigTime, memory: str) -> list[tuple[float, float]]:
-    """What address generators move to and from a memory: bytes a cycle from each time on, in cycles from the start of
-    the section. Each moves its bytes evenly from its first tile to its last; the last entry is 0."""
+    """What address generators move to and from a memory, or compute units to other sockets: bytes a cycle from each
+    time on, in cycles from the start of the section. Each moves its bytes evenly from its first tile to its last; the
+    last entry is 0."""
     changes: dict[float, float] = {}
     for unit in config.units:
-        if unit.kind == "agcu" and memory in unit.parts and unit.present > 0:
+        kind = "pcu" if memory == PEERS else "agcu"
+        if unit.kind == kind and memory in unit.parts and unit.present > 0:
             rate = unit.bytes / unit.present
             changes[unit.start] = changes.get(unit.start, 0.0) + rate
             changes[unit.end] = changes.get(unit.end, 0.0) - rate
@@ -79,6 +82,7 @@ def bandwidth(config: ConfigTime, memory: str) -> list[tuple[float, float]]:
 
 
 def _section(config: ConfigTime) -> dict[str, Any]:
+    peers = {"bytes to peers": config.peer_bytes, "busiest peer link": round(config.peer_load, 4)}
     return {
         "bound by": max(config.bounds, key=lambda k: config.bounds[k], default=""),
         "cycles": round(config.cycles, 2),
@@ -86,6 +90,7 @@ def _section(config: ConfigTime) -> dict[str, Any]:
         "off-chip bytes": config.hbm_bytes + config.ddr_bytes,
         "stall": round(config.stall, 4),
         "busiest link": round(config.link_load, 4),
+        **(peers if config.peer_bytes else {}),
     }
 
 

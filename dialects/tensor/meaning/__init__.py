@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-FAMILIES = ("elementwise", "contraction", "reduction", "movement", "indexing", "random", "composite")
+FAMILIES = ("elementwise", "contraction", "reduction", "movement", "indexing", "random", "collective", "composite")
 Array = np.ndarray[Any, np.dtype[Any]]
 Attrs = Mapping[str, Any]
 Meaning = Callable[..., "Array | tuple[Array, ...]"]

@@ -13,7 +13,7 @@ from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple
 
-FAMILIES = ("elementwise", "contraction", "reduction", "movement", "indexing", "random", "composite")
+FAMILIES = ("elementwise", "contraction", "reduction", "movement", "indexing", "random", "collective", "composite")
 Attrs = Mapping[str, Any]
 
 

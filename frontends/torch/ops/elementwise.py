@@ -339,7 +339,7 @@ def _where(n: Node) -> Value:
 
 @converts("_to_copy", "clone", "alias", "detach", "lift_fresh_copy")
 def _same(n: Node) -> Value:
-    if n.has("device") and "cpu" not in str(n.get("device")):
+    if n.has("device") and str(n.get("device")) not in ("cpu", n.device):
         raise Refused(f"it moves a tensor to device {n.get('device')}", "keep the program on one device")
     return n.cast(n["self"], n.type.dtype)
 

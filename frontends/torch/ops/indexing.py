@@ -354,15 +354,27 @@ def _repeat_interleave(n: Node) -> Value:
 # Experts
 
 
+@converts("_grouped_mm")
+def _grouped_mm_of_torch(n: Node) -> Value:
+    """As that of transformers, of rows by groups of rows."""
+    x, weight = n["self"], n["mat2"]
+    if n.has("bias") or n.has("out_dtype") or not n.has("offs") or (x.rank, weight.rank) != (2, 3):
+        raise Refused("only rows times the matrix of their group are supported", "give offs, and neither bias nor type")
+    return _by_group(n, x, weight)
+
+
 @converts("transformers.grouped_mm_fallback.default")
 def _grouped_mm(n: Node) -> Value:
+    return _by_group(n, n["input"], n["weight"])
+
+
+def _by_group(n: Node, x: Value, weight: Value) -> Value:
     """Rows that are sorted by group, each times the matrix of its group; `offs` says where groups end.
 
     Few rows take their matrices each: a product of a row reads one matrix. With more rows than groups each row is as
     long as all groups together, zero but for the part of its own, and one product reads every matrix once: it makes as
     many multiplications as groups that do not count.
     """
-    x, weight = n["input"], n["weight"]
     rows, (groups, depth, width) = x.shape[0], weight.shape
     group = _group(n, rows, groups)
     if rows <= groups:

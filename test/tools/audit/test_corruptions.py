@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 from routed_programs import routed
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, ModuleOp, StringAttr, f64, i32
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, ModuleOp, StringAttr, f64, i32, i64
 from xdsl.ir import Operation
 
 from headrace.dialects.machine.attributes import device_of, set_device
@@ -22,7 +22,7 @@ from headrace.tools.audit import audit
 Corruption = Callable[[ModuleOp], Iterator[None]]
 """Makes one change after the other in a module: each time it yields, the module is corrupt in one place."""
 T = TypeVar("T", bound=Operation)
-PROGRAMS = ("diamond", "attn", "mlp_b256")
+PROGRAMS = ("diamond", "attn", "mlp_b256", "sockets")
 MOST = 8
 """Changes of a kind that are tried in a program."""
 
@@ -116,6 +116,35 @@ def _(module: ModuleOp) -> Iterator[None]:
         stand(unit, [(x + 1, y), *old[1:]])  # the pattern of the chip alternates; beside the edge are no generators
         yield
         stand(unit, old)
+
+
+def collectives(module: ModuleOp) -> list[Operation]:
+    return [op for op in module.walk() if op.name in ("tensor.all_reduce", "tensor.permute")]
+
+
+@kind("a group has more sockets than the mesh", "bad-group")
+def _(module: ModuleOp) -> Iterator[None]:
+    for op in collectives(module):
+        old, op.properties["sizes"] = op.properties["sizes"], DenseArrayBase.from_list(i64, [32])
+        yield
+        op.properties["sizes"] = old
+
+
+@kind("groups of a collective do not divide the mesh", "bad-group")
+def _(module: ModuleOp) -> Iterator[None]:
+    for op in collectives(module):
+        old, op.properties["strides"] = op.properties["strides"], DenseArrayBase.from_list(i64, [3])
+        yield
+        op.properties["strides"] = old
+
+
+@kind("the mesh has more sockets than the device", "too-many-sockets")
+def _(module: ModuleOp) -> Iterator[None]:
+    device = device_of(module)
+    if collectives(module):
+        set_device(module, device.with_values(sockets__count=8))
+        yield
+        set_device(module, device)
 
 
 @kind("a body needs more inputs than a unit has", "unit-too-small")
