@@ -613,3 +613,68 @@ rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
   rdu.agcu @y store param 1
   rdu.flow @p -> @y carries tensor<4xf32> to at 0 [1]
 }
+
+// -----
+
+rdu.config @c virtual ("x" in tensor<4xf32>) {
+}
+rdu.program @main {
+  // expected-error @+1 {{rdu.region: weight @w has 2 tensors}}
+  rdu.region @w weight tensor<4xf32> key "w" runs 2
+  rdu.launch @c (@w) sw runs 2
+}
+
+// -----
+
+rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+}
+rdu.program @main {
+  rdu.region @x input tensor<4xf32> runs 2
+  rdu.region @y output tensor<4xf32>
+  // expected-error @+1 {{rdu.launch: 2 runs write @y, which has room for one}}
+  rdu.launch @c (@x, @y) sw runs 2
+}
+
+// -----
+
+rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+}
+rdu.program @main {
+  rdu.region @x input tensor<4xf32>
+  // expected-error @+1 {{rdu.region: @y has 4 tensors, the program 2 runs}}
+  rdu.region @y output tensor<4xf32> runs 4
+  rdu.launch @c (@x, @y) sw runs 2
+}
+
+// -----
+
+rdu.config @c virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+}
+rdu.program @main {
+  rdu.region @x input tensor<4xf32>
+  rdu.region @y output tensor<4xf32> runs 2
+  rdu.launch @c (@x, @y) sw runs 2
+  // expected-error @+1 {{rdu.launch: a launch of 1 runs in a program of 2}}
+  rdu.launch @c (@x, @y) hw
+}
+
+// -----
+
+rdu.config @c virtual () {
+}
+// expected-error @+1 {{rdu.program: runs wait for each other's state, so there are not several at a time}}
+rdu.program @main states [["past", "present"]] {
+  rdu.region @s state tensor<4xf32>
+  rdu.port input "past" tensor<4xf32> in @s
+  rdu.port output "present" tensor<4xf32> in @s
+  rdu.launch @c () sw runs 2
+}
+
+// -----
+
+rdu.config @c virtual () {
+}
+rdu.program @main {
+  // expected-error @+1 {{rdu.launch: at least one run, found 0}}
+  rdu.launch @c () sw runs 0
+}

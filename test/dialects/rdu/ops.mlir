@@ -107,6 +107,22 @@ rdu.program @main states [["past", "present"]] {
   }
 }
 
+// Several runs at a time: a tensor for each run, launches of all of them, and memory that keeps its weights.
+// CHECK-LABEL: rdu.config @kept virtual
+// CHECK:         rdu.pmu @b tensor<4xf32> copies 2 fill 1.0 kept{{$}}
+rdu.config @kept virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>) {
+  rdu.pmu @b tensor<4xf32> copies 2 fill 1.0 kept
+}
+// CHECK-LABEL: rdu.program @stream {
+rdu.program @stream {
+  // CHECK-NEXT: rdu.region @x input tensor<4xf32> runs 8 in hbm at 0{{$}}
+  rdu.region @x input tensor<4xf32> runs 8 in hbm at 0
+  // CHECK-NEXT: rdu.region @y output tensor<4xf32> runs 8{{$}}
+  rdu.region @y output tensor<4xf32> runs 8
+  // CHECK-NEXT: rdu.launch @kept (@x, @y) hw runs 8{{$}}
+  rdu.launch @kept (@x, @y) hw runs 8
+}
+
 // An empty config and an empty program.
 // CHECK-LABEL: rdu.config @nothing virtual () {
 rdu.config @nothing virtual () {
