@@ -59,7 +59,7 @@ def test_results_are_those_of_the_program_for_latency(name: str, compiled: Mappi
 
 @pytest.mark.parametrize("name", ["mlp_b256", "attn"])
 def test_runs_follow_each_other_tile_by_tile(name: str, compiled: Mapping[str, Any]) -> None:
-    """In memories with the frames of several runs, and weights that are loaded in the first; the last batch is short."""
+    """In memories with frames of several runs, and weights that are loaded in the first; the last batch is short."""
     work, _, throughput = compiled[name]
     given = inputs_of(work.inputs, 6)
     literal = Executable(throughput.program, throughput.weights, literal=True)
@@ -186,7 +186,5 @@ def test_more_runs_at_a_time_never_make_results_come_slower() -> None:
 
 
 def test_a_model_without_launches_has_no_rate() -> None:
-    program = Program(
-        dict(headrace.compile(workloads.small("mlp_b1").model(), shape_only=True).program.device), (), (), (), (), ()
-    )
-    assert time_program(program).rate == 0.0
+    program = headrace.compile(workloads.small("mlp_b1").model(), shape_only=True).program
+    assert time_program(Program(program.device, (), (), (), (), ())).rate == 0.0

@@ -2,7 +2,8 @@
 
 The rules: sections that take all that fits; equal shares of the units for all stages; units placed row by row; routes
 in dimension order only. With `--modes` the modes instead (`-O 0`, which the host launches section by section, `-O 1`,
-`-O 3`), the launches that each takes, and how much faster `-O 3` is. The models are decoders of published sizes, shape
+`-O 3`), the launches that each takes, and how much faster `-O 3` is. With `--goals` the goals: the time of a run
+compiled for latency, and for throughput the time from result to result and that to the first result. The models are decoders of published sizes, shape
 only, and the ONNX files of a folder.
 """
 
@@ -36,13 +37,14 @@ MODES: dict[str, tuple[str, dict[str, str]]] = {
     "as it is": ("O3", {}),
 }
 """The same for the modes."""
+GOALS = ("latency", "throughput")
 
 
-def pipeline(mode: str, options: Mapping[str, str]) -> str:
-    """The passes of a mode with other options."""
+def pipeline(mode: str, options: Mapping[str, str], goal: str = GOALS[0]) -> str:
+    """The passes of a mode with other options, for a goal."""
     from headrace.passes.pipelines import TENSOR, dataflow, rdu
 
-    passes = {x.partition("{")[0]: x for x in (*dataflow(mode), *rdu(mode))}
+    passes = {x.partition("{")[0]: x for x in (*dataflow(mode, goal=goal), *rdu(mode, goal))}
     mapped = (f"{x}{{{options[x]}}}" if x in options else whole for x, whole in passes.items())
     return ",".join((*TENSOR, *mapped))
 
@@ -70,7 +72,7 @@ def measure(model: str, device: str, rule: str) -> dict[str, Any]:
     module = module_of(model)
     row: dict[str, Any] = {"model": Path(model).stem if model.endswith(".onnx") else model, "rule": rule}
     try:
-        lower(module, device, pipeline(*{**RULES, **MODES}[rule]))
+        lower(module, device, pipeline("O3", {}, rule) if rule in GOALS else pipeline(*{**RULES, **MODES}[rule]))
     except CompileError as error:
         return {**row, "refused": f"{error.code}: {error.what}"}
     found = time_program(encode(module))
@@ -78,7 +80,8 @@ def measure(model: str, device: str, rule: str) -> dict[str, Any]:
     moved = found.hbm_bytes / found.seconds / found.hbm_bandwidth if found.hbm_bandwidth and found.seconds else 0.0
     link = max((found.configs[launch.config].link_load for launch in found.launches), default=0.0)
     launches = {"launches": found.calls, "host": found.host_launches, "runs": len(found.launches)}
-    return {**row, "seconds": found.seconds, **launches, "peak": peak, "hbm": moved, "link": link}
+    stream = {"inputs": found.inputs, "interval": found.interval, "latency": found.latency}
+    return {**row, "seconds": found.seconds, **launches, **stream, "peak": peak, "hbm": moved, "link": link}
 
 
 def modes_table(rows: Sequence[dict[str, Any]]) -> str:
@@ -98,6 +101,24 @@ def modes_table(rows: Sequence[dict[str, Any]]) -> str:
         gains = [mine[x].get("seconds") for x in list(MODES)[:2]]
         told = [f"{x / base:.2f} x" if x and base else "" for x in gains]
         lines.append(f"| {model} | " + " | ".join([*(cell(mine[x]) for x in MODES), *told]) + " |")
+    return "\n".join(lines)
+
+
+def goals_table(rows: Sequence[dict[str, Any]]) -> str:
+    """A line a model: the time of a run compiled for latency, and for throughput the interval, how many times shorter
+    that is, the time to the first result, the runs at a time, and results a second."""
+    titles = ("model", "latency", "interval", "shorter", "first result", "at a time", "results a second")
+    lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
+    for model in dict.fromkeys(row["model"] for row in rows):
+        mine = {row["rule"]: row for row in rows if row["model"] == model}
+        one, many = mine["latency"], mine["throughput"]
+        cells = [one.get("refused") or f"{one['seconds'] * 1e6:,.1f} us"]
+        if "refused" in many:
+            cells.append(many["refused"])
+        else:
+            cells += [f"{many['interval'] * 1e6:,.1f} us", f"{one['seconds'] / many['interval']:.1f} x"]
+            cells += [f"{many['latency'] * 1e6:,.1f} us", str(many["inputs"]), f"{1 / many['interval']:,.0f}"]
+        lines.append(f"| {model} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -149,6 +170,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--device", default="sn40l")
     parser.add_argument("--only", action="append", help="only this model (name of a decoder or stem of a file)")
     parser.add_argument("--modes", action="store_true", help="compare modes, not rules")
+    parser.add_argument("--goals", action="store_true", help="compare goals, not rules")
     parser.add_argument("--without", action="append", default=[], help="leave a rule out: not measured")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table between the markers of a page, too")
     parser.add_argument("--json", action="store_true", help="rows as JSON")
@@ -157,18 +179,23 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure and print. Exit code 1 when a model cannot be mapped as it is."""
+    base = "latency" if options.goals else "as it is"
     files = sorted(options.models.glob("*.onnx")) if options.models else []
     models = [title for title, _, _ in DECODERS] + [str(file) for file in files]
     if options.only:
         models = [model for model in models if model in options.only or Path(model).stem in options.only]
-    rules, show = (MODES, modes_table) if options.modes else (RULES, table)
+    rules, show, name = tuple(RULES), table, "mapping"
+    if options.modes:
+        rules, show, name = tuple(MODES), modes_table, "mapping modes"
+    elif options.goals:
+        rules, show, name = GOALS, goals_table, "mapping goals"
     rows = [
         measure(model, options.device, rule)
         for model in models
         for rule in rules
-        if rule == "as it is" or rule not in options.without
+        if rule == base or rule not in options.without
     ]
     print(json.dumps(rows, indent=1) if options.json else show(rows))
     if options.write is not None:
-        put(options.write, "mapping modes" if options.modes else "mapping", show(rows))
-    return int(any("refused" in row for row in rows if row["rule"] == "as it is"))
+        put(options.write, name, show(rows))
+    return int(any("refused" in row for row in rows if row["rule"] == base))
