@@ -3,8 +3,8 @@
 The rules: sections that take all that fits; equal shares of the units for all stages; units placed row by row; routes
 in dimension order only. With `--modes` the modes instead (`-O 0`, which the host launches section by section, `-O 1`,
 `-O 3`), the launches that each takes, and how much faster `-O 3` is. With `--goals` the goals: the time of a run
-compiled for latency, and for throughput the time from result to result and that to the first result. The models are decoders of published sizes, shape
-only, and the ONNX files of a folder.
+compiled for latency, and for throughput the time from result to result and that to the first result. The models are
+decoders of published sizes, shape only, and the ONNX files of a folder.
 """
 
 from __future__ import annotations
