@@ -45,19 +45,37 @@ class Served:
 
 
 def prompt_time(
-    config: DecoderConfig, gpu: Gpu, layout: Layout, numbers: Numbers, prompt: int, beside: int = 0, context: int = 0
+    config: DecoderConfig,
+    gpu: Gpu,
+    layout: Layout,
+    numbers: Numbers,
+    prompt: int,
+    beside: int = 0,
+    context: int = 0,
+    ranks: float = 1.0,
 ) -> StepTime:
-    """Seconds of a prompt in chunks; with `beside` sequences that decode, what it adds to their steps."""
+    """Seconds of a prompt in chunks; with `beside` sequences that decode, what it adds to their steps, shared by
+    the prompts that `ranks` GPUs have at the same time."""
     parts: dict[str, float] = {}
     done = 0
     alone = step_time(config, gpu, layout, numbers, Step(beside, context)) if beside else None
     while done < prompt:
         now = min(CHUNK, prompt - done)
-        found = step_time(config, gpu, layout, numbers, Step(beside, context, now, done))
+        found = step_time(config, gpu, layout, numbers, Step(beside, context, now, done, 1, ranks))
         for name, seconds in found.bounds.items():
-            parts[name] = parts.get(name, 0.0) + seconds - (alone.bounds[name] if alone else 0.0)
+            parts[name] = parts.get(name, 0.0) + (seconds - (alone.bounds[name] if alone else 0.0)) / ranks
         done += now
     return StepTime(sum(parts.values()), parts)
+
+
+def ranks_with_prompts(layout: Layout, running: int, prompt: int, output: int) -> float:
+    """Of the GPUs that share out sequences, how many have a prompt in a step that has one at all: prompts come whenever
+    one of the sequences has ended, to each GPU by itself."""
+    if layout.attention == "tensor":
+        return 1.0
+    n = layout.gpus
+    chance = min(1.0, running / n / output * ceil(prompt / CHUNK))
+    return n * chance / (1 - (1 - chance) ** n)
 
 
 @lru_cache(1 << 14)
@@ -77,8 +95,9 @@ def serve(
     running = min(requests, most)
     context = prompt + ceil(output / 2)
     decode = step_time(config, gpu, layout, numbers, Step(running, context))
+    ranks = ranks_with_prompts(layout, running, prompt, output)
     alone = prompt_time(config, gpu, layout, numbers, prompt)
-    added = prompt_time(config, gpu, layout, numbers, prompt, max(1, running - 1), context)
+    added = prompt_time(config, gpu, layout, numbers, prompt, max(1, running - 1), context, ranks)
     cost = max(0.0, added.seconds) + output * decode.seconds / running
     between = running * cost / output if running > 1 else decode.seconds
     if running == 1:

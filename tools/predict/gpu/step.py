@@ -14,8 +14,9 @@ held up by shared memory; products with few tiles split their sum. The bandwidth
 multiprocessors that have work can read. Collectives exchange through switches, once with everything (one-shot) or
 twice with a share each (two-shot), whichever is faster.
 
-Experts: with B tokens that choose k of E experts independently and evenly, E · (1 - (1 - k / E)^B) are read. With
-expert parallelism the busiest GPU sets the pace.
+Experts: with B tokens that choose k of E experts independently and evenly, E · (1 - (1 - k / E)^B) are read. Where
+experts are dealt out the busiest GPU sets the pace. With attention by sequences a prompt is on one GPU, and those
+without one wait at the experts of each layer.
 
 Not modelled: reductions inside the switches (NVLS), overlap of collectives or of weights with other kernels, caches
 that keep weights from step to step, clocks that fall under load, and skewed choices of experts.
@@ -87,13 +88,15 @@ class Layout:
 @dataclass(frozen=True)
 class Step:
     """What one step computes: `decode` sequences by a token each, with `context` rows of cache on average, and
-    `prompt` tokens of prompts that have `past` rows before them. `outputs` is for how many rows logits are made."""
+    `prompt` tokens of `prompts` prompts that have `past` rows before them. With attention by sequences that is what one
+    GPU has, and on average `ranks` of them have as much."""
 
     decode: int = 0
     context: int = 0
     prompt: int = 0
     past: int = 0
     prompts: int = 1
+    ranks: float = 1.0
 
     @property
     def rows(self) -> int:
@@ -222,10 +225,10 @@ class _Decoder:
         local = step
         if self.layout.attention == "data":
             n = self.layout.gpus
-            local = replace(step, decode=ceil(step.decode / n), prompt=ceil(step.prompt / n))
+            local = replace(step, decode=ceil(step.decode / n))  # a prompt is whole on one, and the others wait
         width = local.rows * c.hidden * 2.0
         yield 1, m.lanes("embed", 2 * width)
-        for kernel in (*self.attention(local), *self.feed(step.rows, local.rows)):
+        for kernel in (*self.attention(local), *self.feed(step.decode + ceil(step.prompt * step.ranks), local.rows)):
             yield c.layers, kernel
         out = local.decode + (local.prompts if local.prompt else 0)
         yield 1, m.lanes("norm", 2 * width)
