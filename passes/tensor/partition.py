@@ -42,7 +42,7 @@ class PartitionPass(Pass):
 
     Before: `%y = tensor.matmul %h, %w`, where %h is cut along dim 1, and %y is needed whole. After:
 
-        %w = tensor.weight "w|socket_slice(axes=tp;axis=0;sizes=8;strides=1)"
+        %w = tensor.weight "w|socket_slice(axes=tp,axis=0,sizes=8,strides=1)"
         %p = tensor.matmul %h, %w
         %y = tensor.all_reduce %p {axes = ["tp"], sizes = array<i64: 8>, strides = array<i64: 1>}
     """
