@@ -153,6 +153,7 @@ def compile(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    mesh: Mapping[str, int] | None = None,
     start: str | None = None,
     watch: Watch | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -173,7 +174,9 @@ def compile(
     `fp32` (as the model says) or `bf16` (f32 becomes bf16, with casts at inputs and outputs; `lower_ports` says which
     ports become bf16, too: `none`, `states`, which stay on the device, or `all`); `weights_precision`: `f8e4m3` stores
     weights of products in eight bits, with a scale per column. `native_types` refuses ops that compute in types that
-    the device emulates, and says how long they would take. `start`: the
+    the device emulates, and says how long they would take. `mesh`: sizes of the
+    axes of a mesh of sockets that share the work, major first: {"dp": 2, "tp": 8} (`tp` cuts dims of weights, `dp` the
+    batch, `ep` experts). `start`: the
     phase that made the IR (`import`, `tensor`, `dataflow` or `rdu`), after which compilation goes on; by default that
     is read off the IR. `watch` looks at the passes as they run. `out` writes the artifact too.
 
@@ -199,6 +202,7 @@ def compile(
         lower_ports=lower_ports,
         weights_precision=weights_precision,
         native_types=native_types,
+        mesh=mesh,
         start=start,
         watch=watch,
     )
@@ -227,6 +231,7 @@ def translate(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    mesh: Mapping[str, int] | None = None,
     start: str | None = None,
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
@@ -269,6 +274,7 @@ def translate(
         lower_ports=lower_ports,
         weights_precision=weights_precision,
         native_types=native_types,
+        mesh=mesh,
     )
     from headrace.backend.encode import encode
 
@@ -306,6 +312,7 @@ def lowered(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    mesh: Mapping[str, int] | None = None,
     watch: Watch | None = None,
     on_phase: OnPhase | None = None,
     progress: Progress | None = None,
@@ -345,6 +352,7 @@ def lowered(
         lower_ports=lower_ports,
         weights_precision=weights_precision,
         native_types=native_types,
+        mesh=mesh,
     )
     return module
 
@@ -441,6 +449,7 @@ def lower(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    mesh: Mapping[str, int] | None = None,
 ) -> str:
     """Run the passes on a module in place, by phases, and verify it at the end; the text of all passes that the module
     has been through.
@@ -453,11 +462,14 @@ def lower(
     from xdsl.dialects.builtin import StringAttr
 
     from headrace.passes.infra.manager import HISTORY_ATTRIBUTE, PassManager, Watch
+    from headrace.passes.pipelines import mesh_text
     from headrace.tools.opt import context
 
     clock = clock or Clock()
     with_device(module, device)
-    how = _How(mode, str(fusion_rules or ""), precision, lower_ports, weights_precision, native_types)
+    how = _How(
+        mode, str(fusion_rules or ""), precision, lower_ports, weights_precision, native_types, mesh_text(mesh or {})
+    )
     stages, begin = _stages(module, pipeline, start, stop, how)
     module.attributes.setdefault(HISTORY_ATTRIBUTE, StringAttr(""))
     clock.lap("load passes")
@@ -525,6 +537,7 @@ class _How:
     ports: str
     weights: str
     native_types: bool
+    mesh: str
 
 
 def _stages(
@@ -554,6 +567,12 @@ def _stages(
                 "passes are given beside native types",
                 fix=f"put {pipelines.NATIVE} among the passes, last of phase tensor",
             )
+        if how.mesh:
+            raise CompileError(
+                "bad-option",
+                "passes are given beside a mesh",
+                fix=f"put {pipelines.PARTITION}{{mesh=\"{how.mesh}\"}} among the passes, last of phase tensor",
+            )
         if how.mode != "O3" or how.rules:
             raise CompileError(
                 "bad-option", "passes are given beside a mode", fix="give cut-sections its options: by=op, by=rule"
@@ -570,7 +589,15 @@ def _stages(
         how.ports,
         how.weights,
         how.native_types,
+        how.mesh,
     )
+    if how.mesh and at not in ("", pipelines.START):
+        raise CompileError(
+            "bad-option",
+            f"a mesh is given too late, after phase {at}",
+            why="work is divided among sockets in phase tensor",
+            fix="give it where that IR is made",
+        )
     if how.native_types and at not in ("", pipelines.START):
         raise CompileError(
             "bad-option",

@@ -51,6 +51,21 @@ def precision_options(command: Command) -> Command:
     return precision_option(command)
 
 
+def mesh_option(command: Command) -> Command:
+    """Adds `--mesh`."""
+    text = "Sockets that share the work: dp=2,tp=4 (tp cuts weights, dp the batch, ep experts). [default: one socket]"
+    return click.option("--mesh", metavar="AXIS=N,…", help=text)(command)
+
+
+def mesh_of(text: str | None) -> dict[str, int] | None:
+    """The axes of `--mesh`; `CompileError` for what is none."""
+    if text is None:
+        return None
+    from headrace.passes.analysis.sharding import mesh_from_text
+
+    return dict(mesh_from_text(text).axes)
+
+
 def json_option(command: Command) -> Command:
     """Adds `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)

@@ -75,6 +75,7 @@ class Grouped(TakesFlags):
 @common.device_option()
 @common.precision_options
 @click.option("--native-types", is_flag=True, help="Refuse ops that compute in types that the device emulates.")
+@common.mesh_option
 @click.option("--opt", default="latency", metavar="GOAL", help="What to optimise. [default: latency]")
 @click.option(
     "-O", "mode", type=click.Choice(["0", "1", "3"]), default="3", help="On the chip at a time: op, rule, all."
@@ -106,6 +107,7 @@ def command(
     lower_ports: str,
     weights_precision: str,
     native_types: bool,
+    mesh: str | None,
     opt: str,
     mode: str,
     fusion_rules: str | None,
@@ -164,6 +166,7 @@ def command(
         "lower_ports": lower_ports,
         "weights_precision": weights_precision,
         "native_types": native_types,
+        "mesh": common.mesh_of(mesh),
         "watch": watch,
         "on_phase": look.on_phase,
         "clock": clock,

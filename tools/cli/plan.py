@@ -17,20 +17,28 @@ if TYPE_CHECKING:
 @click.command("plan", cls=TakesFlags)
 @click.argument("model")
 @common.device_option()
+@common.mesh_option
 @common.binding_options
 @common.json_option
 @click.pass_context
 def command(
-    ctx: click.Context, model: str, device: str | None, dims: tuple[str, ...], shapes: tuple[str, ...], as_json: bool
+    ctx: click.Context,
+    model: str,
+    device: str | None,
+    mesh: str | None,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    as_json: bool,
 ) -> int:
     """Say of every op of MODEL (.onnx or .pt2) whether it is supported, decomposed or refused, and why.
 
     MODEL may be a class of a Python file, FILE.py:CLASS, as for headrace compile. Needs no weights. When all dims are
-    bound and nothing is refused, also says what runs on the device: whole, or decomposed into which ops. Nothing runs
-    on the host. Exit code 2 when an op is refused.
+    bound and nothing is refused, also says what runs on the device (on each of a mesh): whole, or decomposed into
+    which ops. Nothing runs on the host. Exit code 2 when an op is refused.
     """
     if not is_class(model):
         common.check_model(model, (".onnx", ".pt2"))
+    axes = common.mesh_of(mesh)
     read = model_of(ctx, model, shapes)
     sizes, inputs = common.dims_of(dims), {} if is_class(model) else common.shapes_of(shapes)
     if read.inputs is not None or model.endswith(".pt2"):
@@ -46,7 +54,7 @@ def command(
     device_ops: dict[str, dict[str, int]] = {}
     note = ""
     if not refused:
-        device_ops, note = on_device(read, device, sizes, inputs)
+        device_ops, note = on_device(read, device, sizes, inputs, axes)
     if as_json:
         common.print_json(
             {
@@ -71,7 +79,11 @@ def totals(rows: tuple[CoverageRow, ...]) -> dict[str, int]:
 
 
 def on_device(
-    model: Model, device: str | None, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]
+    model: Model,
+    device: str | None,
+    dims: dict[str, int],
+    shapes: dict[str, tuple[int, ...]],
+    mesh: dict[str, int] | None = None,
 ) -> tuple[dict[str, dict[str, int]], str]:
     """Ops after the tensor passes by name with their number (`whole`), and those that `decompose` replaced; or why
     that is not known."""
@@ -90,7 +102,7 @@ def on_device(
     from headrace.passes.infra.manager import Watch
 
     clock = Clock()
-    lower(module, device, clock=clock, watch=Watch(measure=True), stop="tensor")
+    lower(module, device, clock=clock, watch=Watch(measure=True), stop="tensor", mesh=mesh)
     decomposed: dict[str, int] = {}
     for record in clock.records:
         if record.spec.startswith("decompose"):
