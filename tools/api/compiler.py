@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from headrace.dialects.machine.device import Device
     from headrace.dialects.support.weights import WeightStore
-    from headrace.frontends.base import CoverageRow
+    from headrace.frontends.base import CoverageRow, ImportResult
     from headrace.frontends.torch import ImportedProgram
     from headrace.modules import ModuleExecutable
     from headrace.passes.infra.manager import Record, Stage, Watch
@@ -372,9 +372,13 @@ def import_model(
     """Read a model; the arguments are those of `compile`. `CompileError` lists everything that is wrong with it."""
     from xdsl.dialects.builtin import StringAttr
 
+    from headrace.frontends.base import ImportResult
     from headrace.modules import import_torch, is_program, no_module, refuse_beside_program
     from headrace.passes.pipelines import MODEL_ATTRIBUTE
 
+    if isinstance(model, ImportResult):
+        refuse_beside_program(model, dims=dims, input_shapes=input_shapes, states=states, weights=weights)
+        return _imported(model, shape_only)
     path = Path(cast("str | os.PathLike[str]", model)) if isinstance(model, str | os.PathLike) else None
     if (path is not None and path.suffix == ".pt2") or is_program(model):
         refuse_beside_program(model, dims=dims, input_shapes=input_shapes, states=states)
@@ -410,6 +414,24 @@ def import_model(
     found = import_onnx(model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only, seed=seed)
     found.module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
     return Imported(found.module, found.store, found.name, found.coverage, initial=found.initial)
+
+
+def _imported(found: ImportResult, shape_only: bool) -> Imported:
+    """What was imported already, as it was: the passes work on a copy."""
+    from xdsl.dialects.builtin import StringAttr
+
+    from headrace.passes.pipelines import MODEL_ATTRIBUTE
+
+    if not shape_only and any(found.store[key].load is None for key in found.store):
+        raise CompileError(
+            "missing-weight",
+            f"{found.name or 'the model'} has no weights",
+            why="it was made from shapes",
+            fix="compile it without: shape_only=True, --shape-only",
+        )
+    module = found.module.clone()
+    module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
+    return Imported(module, found.store, found.name, found.coverage, initial=found.initial)
 
 
 def parse_ir(path: Path) -> ModuleOp:
