@@ -136,7 +136,7 @@ def busiest(mean: float, parts: int) -> float:
     return mean + sqrt(2 * mean * (1 - 1 / parts) * log(parts)) if parts > 1 else mean
 
 
-class _Machine:
+class Machine:
     """Kernels of one GPU of a group."""
 
     def __init__(self, gpu: Gpu, gpus: int) -> None:
@@ -212,7 +212,7 @@ class _Decoder:
 
     def __init__(self, config: DecoderConfig, gpu: Gpu, layout: Layout, numbers: Numbers) -> None:
         self.config, self.layout, self.numbers = config, layout, numbers
-        self.machine = _Machine(gpu, layout.gpus)
+        self.machine = Machine(gpu, layout.gpus)
 
     @property
     def by_heads(self) -> int:
