@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -11,16 +12,19 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from headrace.compiler import lower
+from headrace.compiler import lower, weight_store, with_device
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.journal import Journal, recording
 from headrace.dialects.tensor.base import tt
 from headrace.dialects.tensor.interpreter import Interpreter
 from headrace.dialects.tensor.meaning.collective import on_each
 from headrace.dialects.tensor.program import entry, mesh_of, signature
+from headrace.dialects.tensor.shapes import TT
 from headrace.frontends.decoder import LLAMA_3_1_8B, TINY, TINY_MOE, DecoderConfig, build_decoder
 from headrace.passes.analysis.sharding import Form, Mesh, Step, joined, spread, steps
+from headrace.passes.tensor import partition
 from headrace.passes.tensor.partition import PartitionPass
+from headrace.tools.fuzz import disagreement, random_program
 from headrace.tools.opt import context, parse
 
 Array = Any
@@ -192,8 +196,6 @@ def program(text: str) -> ModuleOp:
 
 
 def store_of(module: ModuleOp, seed: int = 0) -> Any:
-    from headrace.compiler import weight_store
-
     return weight_store(f"random:{seed}", module)
 
 
@@ -310,6 +312,48 @@ def test_training_step_agrees(mesh: str) -> None:
         assert counts(module) == {"all_reduce": 3}, "two gradients and the loss"
         told = signature(entry(module)).shardings
         assert told["x"] == (("dp",), ()) and "w" not in told
+
+
+def test_a_bias_is_added_once() -> None:
+    """What is to be combined is so before a bias is added to it."""
+    module = program("""
+func.func @main(%x : tensor<2x4x5xf32> {tensor.name = "x"}) -> tensor<2x3x5xf32> {
+  %f = tensor.weight "f" : tensor<8x4x1xf32>
+  %g = tensor.weight "g" : tensor<2x8x1xf32>
+  %h = tensor.weight "h" : tensor<3x2x1xf32>
+  %b = tensor.weight "b" : tensor<3xf32>
+  %1 = tensor.conv %x, %f : tensor<2x4x5xf32>, tensor<8x4x1xf32> -> tensor<2x8x5xf32>
+  %2 = tensor.conv %1, %g : tensor<2x8x5xf32>, tensor<2x8x1xf32> -> tensor<2x2x5xf32>
+  %3 = tensor.conv %2, %h, %b : tensor<2x2x5xf32>, tensor<3x2x1xf32>, tensor<3xf32> -> tensor<2x3x5xf32>
+  return %3 : tensor<2x3x5xf32>
+}""")
+    agrees(module, store_of(module), "tp=2", random_inputs(module))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_programs_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs that are cut in any way: every op comes to have operands cut along dims that it needs whole."""
+    rng = random.Random(seed)
+
+    def forms(mesh: Mesh, inputs: Mapping[str, TT]) -> dict[str, Form]:
+        found: dict[str, Form] = {}
+        for name, (shape, _) in inputs.items():
+            cuts: list[tuple[int, ...]] = [()] * len(shape)
+            for part in rng.sample(range(len(mesh.parts)), len(mesh.parts)):
+                fits = [d for d, n in enumerate(shape) if n and n // mesh.size(cuts[d]) % mesh.parts[part].size == 0]
+                if fits:
+                    d = rng.choice(fits)
+                    cuts[d] = (*cuts[d], part)
+            found[name] = Form(tuple(cuts))
+        return found
+
+    monkeypatch.setattr(partition, "input_forms", forms)
+    monkeypatch.setattr(partition, "refuse_unused", lambda *_: None)
+    made = random_program(seed)
+    module = with_device(made.module.clone(), "sn40l")
+    expected = Interpreter(made.module, made.store).run("main", made.inputs)
+    partitioned(module, rng.choice(["tp=2", "tp=4", "tp=6", "tp=2,dp=3"]))
+    assert not disagreement(expected, run(module, made.store, made.inputs, expected))
 
 
 def test_what_is_cut_and_needed_whole_is_joined() -> None:
