@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +52,11 @@ def test_the_command_prints_a_row_for_each() -> None:
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert shown.count("| HO |") == sum(row.kind == "HO" for row in published_rows())
     assert "median absolute error" in shown
+
+
+def test_the_guide_has_the_table_as_it_is() -> None:
+    guide = (Path(__file__).parents[4] / "docs" / "guides" / "against-gpus.md").read_text("utf-8")
+    shown = subprocess.run(
+        [sys.executable, "-m", "headrace.tools.predict.gpu"], capture_output=True, text=True, check=True
+    ).stdout
+    assert shown.strip() in guide
