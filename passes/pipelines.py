@@ -7,6 +7,7 @@ gives: `--to=PHASE` stops after it, `--from=PHASE` goes on from there.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -126,6 +127,9 @@ PRECISIONS = {
 """Element type of the arithmetic."""
 LOWER = "lower-precision"
 NATIVE = "check-native-types"
+PARTITION = "partition"
+EXTRA = {"tensor": (LOWER, NATIVE, PARTITION)}
+"""Passes that a phase has when options ask for them."""
 
 MODES = {
     "O0": "each op is a section of its own, launched by the host: to look at ops one by one",
@@ -136,14 +140,15 @@ MODES = {
 
 
 def tensor(
-    precision: str = "fp32", ports: str = "states", weights: str = "", native_types: bool = False
+    precision: str = "fp32", ports: str = "states", weights: str = "", native_types: bool = False, mesh: str = ""
 ) -> tuple[str, ...]:
     """The passes of phase tensor for a precision; `ports` says which of the program's ports become narrow, too, and
     `weights` what weights are stored in when that is narrower still. `native_types` checks at the end that the device
-    has the types."""
+    has the types. `mesh` says for which sockets the program is ("dp=2,tp=4"), when it is for several."""
     if precision not in PRECISIONS:
         raise CompileError("bad-option", f"there is no precision '{precision}'", fix=nearest(precision, PRECISIONS))
-    checks = (NATIVE,) if native_types else ()
+    divided = (f'{PARTITION}{{mesh="{mesh}"}}',) if mesh else ()  # behind outlining: a layer is partitioned once
+    checks = (*divided, *((NATIVE,) if native_types else ()))
     if precision == "fp32":
         return (*TENSOR, *checks)
     options = [f"ports={ports}"] * (ports != "states") + [f"weights={weights}"] * bool(weights)
@@ -152,6 +157,17 @@ def tensor(
     return (*TENSOR[:at], lower, *TENSOR[at:], *checks)
 
 
+def mesh_text(mesh: Mapping[str, int]) -> str:
+    """A mesh as the pass takes it; `CompileError` for one that cannot be."""
+    from headrace.passes.analysis.sharding import mesh_from_text  # not loaded for a program of one socket
+
+    text = ",".join(f"{name}={size}" for name, size in mesh.items())
+    if text:
+        mesh_from_text(text)
+    return text
+
+
+CHOOSE, STREAM = "choose-runs", "stream-runs"
 GOALS = {
     "latency": "the time of one run is least",
     "throughput": "the time from result to result is least when inputs come one after the other",
@@ -166,7 +182,7 @@ def dataflow(mode: str = "O3", rules: str = "", goal: str = "latency", runs: int
     if goal == "latency":
         return found
     at = next(i for i, x in enumerate(found) if x.startswith("cut-sections"))
-    return (*found[:at], "choose-runs" + f"{{runs={runs}}}" * bool(runs), *found[at:])
+    return (*found[:at], CHOOSE + f"{{runs={runs}}}" * bool(runs), *found[at:])
 
 
 def _dataflow(mode: str, rules: str) -> tuple[str, ...]:
@@ -192,7 +208,7 @@ def rdu(mode: str = "O3", goal: str = "latency") -> tuple[str, ...]:
     if goal == "latency":
         return found
     at = found.index("allocate-memory")
-    return (*found[:at], "stream-runs", *found[at:])
+    return (*found[:at], STREAM, *found[at:])
 
 
 MODEL_ATTRIBUTE = "headrace.model"
@@ -208,14 +224,16 @@ def stages(
     ports: str = "states",
     weights: str = "",
     native_types: bool = False,
+    mesh: str = "",
     goal: str = "latency",
     runs: int = 0,
 ) -> tuple[Stage, ...]:
     """The phases that lead from what `start` leaves to what `stop` leaves, ready to run, in a mode (`MODES`) with a
-    file of fusion rules, at a precision (`PRECISIONS`), in types that the device has if `native_types`, for a goal
-    (`GOALS`) with so many runs at a time. `CompileError` for an unknown name, or when `stop` comes before `start`."""
+    file of fusion rules, at a precision (`PRECISIONS`), in types that the device has if `native_types`, for a `mesh` of
+    sockets and a goal (`GOALS`) with so many runs at a time. `CompileError` for an unknown name, or when `stop` comes
+    before `start`."""
     texts = {
-        "tensor": ",".join(tensor(precision, ports, weights, native_types)),
+        "tensor": ",".join(tensor(precision, ports, weights, native_types, mesh)),
         "dataflow": ",".join(dataflow(mode, rules, goal, runs)),
     }
     texts["rdu"] = ",".join(rdu(mode, goal))
@@ -245,7 +263,7 @@ def reached(module: ModuleOp) -> str:
     history = module.attributes.get(HISTORY_ATTRIBUTE)
     if isinstance(history, StringAttr):
         ran = re.sub(r"\{[^}]*\}", "", history.data)  # modes and precisions differ in options
-        ran = ",".join(x for x in ran.split(",") if x not in (NATIVE, "choose-runs", "stream-runs"))
+        ran = ",".join(x for x in ran.split(",") if x not in (NATIVE, PARTITION, CHOOSE, STREAM))
         for mode, precision in product(MODES, PRECISIONS):
             done = ""
             passes = {START: (), "tensor": tensor(precision), "dataflow": dataflow(mode), "rdu": RDU}

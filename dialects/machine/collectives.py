@@ -445,10 +445,10 @@ def collective(
 
 
 MOST_UNITS = 256
-"""Most units among which `spread` cuts a tensor."""
+"""Most units among which `of_tensor` cuts a tensor."""
 
 
-def spread(
+def of_tensor(
     device: Device, op: str, elements: int, dtype: str, nbytes: int, sizes: Sequence[int], strides: Sequence[int]
 ) -> tuple[float, Collective]:
     """Seconds of a collective of a whole tensor, `nbytes` on each socket, that is cut among as many units as is best

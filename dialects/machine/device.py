@@ -15,7 +15,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replac
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_type_hints
 
 from headrace.dialects.machine.parts import (
     Agcu,
@@ -33,6 +33,8 @@ from headrace.dialects.support.diagnostics import Collector, CompileError, neare
 
 if TYPE_CHECKING:
     from headrace.dialects.machine.attributes import DeviceAttr
+
+Facts = TypeVar("Facts")
 
 UNIT_KINDS = ("pcu", "pmu", "agcu")
 """Kinds of units that have sites on the mesh."""
@@ -441,6 +443,31 @@ def _units(cls: type[Any], path: str = "") -> dict[str, str]:
     return units
 
 
+def _check_units(cls: type[Any], bases: dict[str, Basis], found: Collector, where: str) -> None:
+    """Each basis gets the unit of its number; a file that gives another is wrong."""
+    units = _units(cls)
+    for path, basis in [*bases.items()]:
+        parts = path.split(".")
+        expected = units.get(f"types.*.{parts[-1]}" if parts[0] == "types" else path, "")
+        if basis.unit and expected and basis.unit != expected:
+            found.add("bad-device", f"{path} is in '{basis.unit}'", fix=f"give it in '{expected}'", location=where)
+        bases[path] = basis._replace(unit=basis.unit or expected)
+
+
+def read_facts(cls: type[Facts], raw: Mapping[str, Any], name: str, where: str) -> tuple[Facts, dict[str, Basis]]:
+    """A dataclass of quantities from a table that is written like a device file, and the basis of each number.
+
+    For other machines than ours: every number has its source, or why it is inferred, here as well.
+    """
+    found, bases = Collector(), dict[str, Basis]()
+    table = _strip(raw, "", None, bases, found, where)
+    _check_units(cls, bases, found, where)
+    found.raise_if_any()
+    built = _build(cls, {**table, "name": name}, "", found, name)
+    found.raise_if_any()
+    return cast(Facts, built), bases
+
+
 def _load(name_or_path: str | Path) -> tuple[dict[str, Any], dict[str, Basis]]:
     name, raw = _read(name_or_path)
     where = str(name_or_path)
@@ -456,13 +483,7 @@ def _load(name_or_path: str | Path) -> tuple[dict[str, Any], dict[str, Basis]]:
         default = Basis(kind, text.strip(), "")
     name = str(raw.pop("name", name))
     table = _strip(raw, "", default, bases, found, where)
-    units = _units(Device)
-    for path, basis in [*bases.items()]:
-        parts = path.split(".")
-        expected = units.get(f"types.*.{parts[-1]}" if parts[0] == "types" else path, "")
-        if basis.unit and expected and basis.unit != expected:
-            found.add("bad-device", f"{path} is in '{basis.unit}'", fix=f"give it in '{expected}'", location=where)
-        bases[path] = basis._replace(unit=basis.unit or expected)
+    _check_units(Device, bases, found, where)
     found.raise_if_any()
     return {**merged(base, table), "name": name}, bases
 

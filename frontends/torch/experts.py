@@ -7,9 +7,12 @@ happens between the sort and its undoing is done row by row, so it can be done o
 
 * `slots`: the rows as they come, each with the matrices of its expert, for as many rows as experts or fewer (decode);
 * `dense`: every token with every expert, what it did not choose left out of the sum. Every matrix is read once, for
-  experts / experts of a token times the multiplications.
+  experts / experts of a token times the multiplications;
+* `blocks`: rows in blocks of some size, each of one expert and each with the matrices of it. How many blocks there can
+  be is known however tokens choose: an expert fills its last one up with rows that nobody reads. Nothing is dropped.
+  A row's place is counted, not sorted: how many tokens before chose its expert, behind the blocks of experts before.
 
-A graph in which anything else happens to a row is left as it is.
+Which one is by what reading matrices and multiplying by them cost. A graph in which anything else happens to a row is left as it is.
 """
 
 from __future__ import annotations
@@ -19,6 +22,11 @@ from typing import Any
 
 GROUPED = ("transformers.grouped_mm_fallback.default", "aten._grouped_mm.default")
 """Products run by run: rows, the matrices of experts, and where the run of each ends."""
+ROWS_PER_READ = 256
+"""Rows that are multiplied by a matrix in about the time in which it is read."""
+LARGEST_BLOCK = 1024
+LESS = 1.5
+"""Blocks must cost that many times less than dense rows: they are put in place and back."""
 
 
 def unsort(graph: Any) -> int:
@@ -58,19 +66,28 @@ class _Mixture:
         each token, and `sums` their sums; a `check` is of a type."""
         self.tokens = self.chosen = self.experts = 0
         self.made: dict[Any, Any] = {}
-        self.dense = False
+        self.how = "dense"
+        self.block = self.blocks = 0
+        """Rows of a block, and how many blocks there are at most."""
+        self.places: tuple[Any, Any, Any] | None = None
+
+    @property
+    def dense(self) -> bool:
+        """Whether every token goes through every expert."""
+        return self.how == "dense"
 
     def rewrite(self) -> bool:
         """Rewrite it; False when it is something else."""
         if not self._routes() or not self._roles():
             return False
-        rows = self.tokens * self.chosen
-        self.dense = rows > self.experts
+        self._decide()
         if self.dense and any(role == "back" and not self._summed(node) for node, role in self.roles.items()):
             return False
         for node, role in list(self.roles.items()):
             if role in ("parts", "rows"):
                 self.made[node] = self._row(node)
+            elif role == "back" and self.how == "blocks":
+                node.replace_all_uses_with(self._from_blocks(node, self.made[node.args[0]]))
             elif role == "back" and not self.dense:
                 node.replace_all_uses_with(self._in_full(node, self.made[node.args[0]]))
             elif role == "sums" and self.dense:
@@ -79,6 +96,23 @@ class _Mixture:
             if not node.users:
                 self.graph.erase_node(node)
         return True
+
+    def _decide(self) -> None:
+        """Choose how rows get to experts, by how many matrices are read and how many rows are multiplied by each."""
+
+        def cost(reads: int, rows: int) -> float:
+            return reads * (1 + rows / ROWS_PER_READ)
+
+        rows = self.tokens * self.chosen
+        if rows <= self.experts:
+            self.how = "slots"
+            return
+        sizes = [1 << i for i in range(LARGEST_BLOCK.bit_length())]
+        most = {size: min((rows + self.experts * (size - 1)) // size, rows) for size in sizes}
+        self.block = min(sizes, key=lambda size: cost(most[size], size))
+        self.blocks = most[self.block]
+        cheap = cost(self.blocks, self.block) * LESS < cost(self.experts, self.tokens)
+        self.how = "blocks" if cheap else "dense"
 
     # What it is
 
@@ -231,7 +265,8 @@ class _Mixture:
             node.meta["val"] = node.target(*args, **kwargs)
 
     def _row(self, node: Any) -> Any:
-        """The node on rows of the new order. Dense rows have dims [experts, tokens], either of which may be 1."""
+        """The node on rows of the new order. Dense rows have dims [experts, tokens], those of blocks [blocks, rows];
+        either of these may be 1."""
         from torch.fx.node import map_arg
 
         kind, args = _kind(node), list(node.args)
@@ -239,7 +274,7 @@ class _Mixture:
             return self._picked(node, args[0], self.roles[args[1][0]])
         if kind in GROUPED:
             return self._product(node, self.made[args[0]], args[1])
-        if self.dense and kind != "getitem":
+        if self.how != "slots" and kind != "getitem":
             for at in (i for i, x in enumerate(args) if kind in _DIMS and i == _DIMS[kind] and x > 0):
                 args[at] += 1
         with self.graph.inserting_before(node):
@@ -264,6 +299,8 @@ class _Mixture:
 
     def _picked(self, node: Any, x: Any, by: str) -> Any:
         rest: Sequence[int] = _shape(x)[1:]
+        if self.how == "blocks":
+            return self._to_blocks(node, x, by)
         if self.dense and by != "slot":
             return self._call(node, "unsqueeze.default", x, int(by == "expert"))
         if self.dense:
@@ -283,12 +320,63 @@ class _Mixture:
     def _product(self, node: Any, x: Any, weight: Any) -> Any:
         if self.dense:
             return self._call(node, "matmul.default", x, weight)
+        if self.how == "blocks":
+            _, _, expert = self._places()
+            return self._call(node, "matmul.default", x, self._call(node, "index.Tensor", weight, [expert]))
         own = self._call(node, "index.Tensor", weight, [self.sort.args[0]])
         each = self._call(node, "matmul.default", self._call(node, "unsqueeze.default", x, 1), own)
         return self._call(node, "squeeze.dims", each, [1])
 
+    def _places(self) -> tuple[Any, Any, Any]:
+        """The place of each row in all blocks, the row at each place (any where there is none), and the expert of each
+        block."""
+        if self.places is None:
+            at, ids = self.sort, self.sort.args[0]
+            rows, experts, size = self.tokens * self.chosen, self.experts, self.block
+            like = {"dtype": torch_int64(), "device": ids.meta["val"].device}
+            each = self._call(at, "view.default", ids, [self.tokens, self.chosen])
+            chose = self._call(at, "_to_copy.default", self._call(at, "any.dim", self._hot(at), 2), **like)
+            so_far = self._call(at, "cumsum.default", chose, 1)  # [experts, tokens]
+            before = self._call(at, "permute.default", self._call(at, "sub.Tensor", so_far, chose), [1, 0])
+            mine = self._call(at, "view.default", self._call(at, "gather.default", before, 1, each), [rows])
+            count = self._call(at, "sum.dim_IntList", chose, [1])
+            more = self._call(at, "add.Tensor", count, size - 1)
+            blocks = self._call(at, "div.Tensor_mode", more, size, rounding_mode="floor")
+            ends = self._call(at, "cumsum.default", blocks, 0)
+            starts = self._call(at, "mul.Tensor", self._call(at, "sub.Tensor", ends, blocks), size)
+            place = self._call(at, "add.Tensor", self._call(at, "index.Tensor", starts, [ids]), mine)
+            nothing = self._call(at, "full.default", [self.blocks * size], 0, **like)
+            numbers = self._call(at, "arange.start_step", 0, rows, **like)
+            row = self._call(at, "index_put.default", nothing, [place], numbers)
+            block = self._call(at, "view.default", self._call(at, "arange.start_step", 0, self.blocks, **like), [-1, 1])
+            over = self._call(at, "le.Tensor", self._call(at, "view.default", ends, [1, experts]), block)
+            over = self._call(at, "sum.dim_IntList", self._call(at, "_to_copy.default", over, **like), [1])
+            expert = self._call(at, "clamp.default", over, 0, experts - 1)
+            self.places = place, row, expert
+        return self.places
+
+    def _to_blocks(self, node: Any, x: Any, by: str) -> Any:
+        """Rows of a tensor in blocks; one row for each block where it is by expert."""
+        _, row, expert = self._places()
+        if by == "expert":
+            return self._call(node, "unsqueeze.default", self._call(node, "index.Tensor", x, [expert]), 1)
+        if by == "token":
+            row = self._call(node, "div.Tensor_mode", row, self.chosen, rounding_mode="floor")
+        rows = self._call(node, "index.Tensor", x, [row])
+        return self._call(node, "view.default", rows, [self.blocks, self.block, *_shape(x)[1:]])
+
+    def _from_blocks(self, node: Any, x: Any) -> Any:
+        """Rows in order, out of blocks."""
+        place, _, _ = self._places()
+        rest = _shape(node)[1:]
+        whole = self._in_full_shape(node, x, [self.blocks, self.block, *rest])
+        return self._call(node, "index.Tensor", self._call(node, "reshape.default", whole, [-1, *rest]), [place])
+
     def _in_full(self, node: Any, x: Any) -> Any:
-        return x if _shape(x) == _shape(node) else self._call(node, "expand.default", x, list(_shape(node)))
+        return self._in_full_shape(node, x, list(_shape(node)))
+
+    def _in_full_shape(self, node: Any, x: Any, shape: list[int]) -> Any:
+        return x if _shape(x) == tuple(shape) else self._call(node, "expand.default", x, shape)
 
     def _sum(self, node: Any, x: Any) -> Any:
         """The sum over the experts that a token chose."""
@@ -300,6 +388,13 @@ class _Mixture:
         type = x.meta["val"]
         zero = self._call(node, "scalar_tensor.default", 0, dtype=type.dtype, device=type.device)
         return self._call(node, "where.self", which, x, zero)
+
+
+def torch_int64() -> Any:
+    """The type of places."""
+    import torch
+
+    return torch.int64
 
 
 _DIMS = {"aten.split_with_sizes.default": 2, "aten.slice.Tensor": 1, "aten.unsqueeze.default": 1}

@@ -466,6 +466,8 @@ class Planner:
             return [None]
         if op.name in TOGETHER and same and len(given) == len(haves):
             found.append((parts, kind, frozenset(given)))
+        if op.name == "tensor.conv" and len(haves) > 2:
+            return [None]  # each socket would add the bias
         for i, form in given.items():
             if i in LINEAR.get(op.name, ()) and operands(op).count(operands(op)[i]) == 1:
                 found.append((form.partial, form.kind, frozenset((i,))))

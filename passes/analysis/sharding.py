@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
-from headrace.dialects.machine.collectives import collective
+from headrace.dialects.machine.collectives import collective, of_tensor
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import Collector, nearest
@@ -443,8 +443,9 @@ class Costs:
             return 1e-12
         group = self.mesh.group(step.cut)
         nbytes = block.elements * dtypes.byte_size(block.dtype)
-        found = collective(self.device, step.op, block.elements, block.dtype, nbytes, group.sizes, group.strides)
-        return found.seconds + EACH * self.latency
+        size = block.elements, block.dtype, nbytes
+        seconds, _ = of_tensor(self.device, step.op, *size, group.sizes, group.strides)
+        return seconds + EACH * self.latency
 
 
 def cut_of(
@@ -511,8 +512,3 @@ def mesh_from_text(text: str) -> Mesh:
             axes.append((name, int(size)))
     found.raise_if_any()
     return Mesh(tuple(axes))
-
-
-def mesh_text(mesh: Mapping[str, int]) -> str:
-    """The text of a mesh."""
-    return ",".join(f"{name}={size}" for name, size in mesh.items())

@@ -42,7 +42,7 @@ class PartitionPass(Pass):
 
     Before: `%y = tensor.matmul %h, %w`, where %h is cut along dim 1, and %y is needed whole. After:
 
-        %w = tensor.weight "w|socket_slice(axes=tp;axis=0;sizes=8;strides=1)"
+        %w = tensor.weight "w|socket_slice(axes=tp,axis=0,sizes=8,strides=1)"
         %p = tensor.matmul %h, %w
         %y = tensor.all_reduce %p {axes = ["tp"], sizes = array<i64: 8>, strides = array<i64: 1>}
     """
@@ -64,7 +64,7 @@ class PartitionPass(Pass):
         planner = Planner(mesh, Costs(mesh, device_of(module)), functions)
         try:
             plan = _plan(planner, main)
-            _refuse_unused(mesh, main, plan, functions.values())
+            refuse_unused(mesh, main, plan, functions.values())
             if not may("partition", main):
                 return False
             _Maker(module, planner).make(main, plan)
@@ -95,16 +95,10 @@ def _refuse_partitioned(module: ModuleOp) -> None:
 def _plan(planner: Planner, main: FuncOp) -> Plan:
     """The best plan of a program: inputs come whole or with the batch cut, states as they are wanted."""
     told = signature(main)
-    types = [tt(arg) for arg in main.body.block.args]
     states = dict(told.states)
-    batch = planner.mesh.of("dp")
-    specs: list[Spec] = []
-    size = _batch(planner.mesh, [(n, t) for n, t in zip(told.inputs, types, strict=True) if n not in states])
-    for name, type in zip(told.inputs, types, strict=True):
-        form = whole(len(type.shape))
-        if batch and type.shape and type.shape[0] == size:
-            form = Form((batch, *form.cuts[1:]))
-        specs.append(Spec("open") if name in states else Spec("fixed", form))
+    types = {name: tt(arg) for name, arg in zip(told.inputs, main.body.block.args, strict=True)}
+    forms = input_forms(planner.mesh, {name: type for name, type in types.items() if name not in states})
+    specs = [Spec("fixed", forms[name]) if name in forms else Spec("open") for name in told.inputs]
     args = dict(zip(told.inputs, main.body.block.args, strict=True))
     pasts = {present: past for past, present in told.states}
 
@@ -122,7 +116,7 @@ def _plan(planner: Planner, main: FuncOp) -> Plan:
                 have = state.forms.get(id(value), (whole(len(tt(value).shape)),))
                 form = next((f for f in have if not f.partial), have[0].resolved)
                 state.open(id(arg), form)
-            found.append(form or specs[told.inputs.index(past)].form)
+            found.append(form or forms.get(past))
         return found
 
     return planner.plan(main, tuple(specs), finish)[0]
@@ -135,25 +129,30 @@ def operands_of_return(func: FuncOp) -> Sequence[SSAValue]:
     return operands(last)
 
 
-def _batch(mesh: Mesh, inputs: Sequence[tuple[str, TT]]) -> int:
-    """How long the batch is that `dp` cuts; 0 when nothing does."""
-    count = mesh.size(mesh.of("dp"))
-    if count == 1:
-        return 0
-    name, type = next(((n, t) for n, t in inputs if t.shape), ("", TT((0,), "f32")))
+def input_forms(mesh: Mesh, inputs: Mapping[str, TT]) -> dict[str, Form]:
+    """How inputs come: whole, but for the batch, which `dp` cuts."""
+    found = {name: whole(len(type.shape)) for name, type in inputs.items()}
+    batch = mesh.of("dp")
+    if not batch:
+        return found
+    count = mesh.size(batch)
+    first, type = next(((n, t) for n, t in inputs.items() if t.shape), ("", TT((0,), "f32")))
     size = type.shape[0]
     if not size or size % count:
         fits = [n for n in range(2, size + 1) if size % n == 0]
         raise CompileError(
             "bad-mesh",
-            f"partition: dp={count} cannot cut the batch" + (f", dim 0 of input '{name}', of {size}" if name else ""),
-            why=f"{count} sockets do not share {size} evenly" if name else "the program has no input that has dims",
+            f"partition: dp={count} cannot cut the batch" + (f", dim 0 of input '{first}', of {size}" if first else ""),
+            why=f"{count} sockets do not share {size} evenly" if first else "the program has no input that has dims",
             fix=f"dp={fits[0]}" + "".join(f" or {n}" for n in fits[1:8]) if fits else "give no dp",
         )
-    return size
+    for name, type in inputs.items():
+        if type.shape and type.shape[0] == size:
+            found[name] = Form((batch, *found[name].cuts[1:]))
+    return found
 
 
-def _refuse_unused(mesh: Mesh, main: FuncOp, plan: Plan, functions: Iterable[FuncOp]) -> None:
+def refuse_unused(mesh: Mesh, main: FuncOp, plan: Plan, functions: Iterable[FuncOp]) -> None:
     """Refuse a mesh of which a part cuts nothing: all sockets along it would do the same."""
     used = set(_used(plan.steps))
     idle = [i for i in range(len(mesh.parts)) if i not in used]

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import pairwise
 
 import pytest
 import workloads
+from routed_programs import routed
 
 import headrace
+from headrace.backend.encode import encode
 from headrace.runtime.timing import MODELS, Timing, time_program
+from headrace.tools.views.trace import bandwidth
 
 
 @cache
 def timed(name: str, model: str) -> Timing:
+    if name == SOCKETS:
+        return time_program(encode(routed(name)), model)
     return time_program(headrace.compile(workloads.small(name, layers=1).model()).program, model)
 
 
+SOCKETS = "sockets"
+
+
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", workloads.NAMES)
+@pytest.mark.parametrize("name", [*workloads.NAMES, SOCKETS])
 def test_the_rows_of_a_profile_sum_to_the_whole(name: str, model: str) -> None:
     found = timed(name, model)
     runs = list(zip(found.runs, found.configs, strict=True))
@@ -32,12 +41,12 @@ def test_the_rows_of_a_profile_sum_to_the_whole(name: str, model: str) -> None:
         assert sum(config.bounds.values()) == pytest.approx(config.cycles)
         assert all(sum(op.cycles for op in u.ops) == pytest.approx(u.cycles) for u in config.units if u.ops)
         assert all(u.ops for u in config.units if u.cycles)
-    for what in ("flops", "hbm_bytes", "ddr_bytes"):
+    for what in ("flops", "hbm_bytes", "ddr_bytes", "peer_bytes"):
         assert sum(n * getattr(c, what) for n, c in runs) == getattr(found, what)
     assert sum(op.flops for op in found.ops) == found.flops
 
 
-@pytest.mark.parametrize("name", workloads.NAMES)
+@pytest.mark.parametrize("name", [*workloads.NAMES, SOCKETS])
 def test_use_of_the_device_is_that_of_sections_and_ops(name: str) -> None:
     found = timed(name, "event")
     whole = found.utilisation["pcu"]
@@ -50,6 +59,24 @@ def test_use_of_the_device_is_that_of_sections_and_ops(name: str) -> None:
         for u in config.units:
             assert 0 <= u.stall < 1 and u.work <= u.sites * config.cycles * (1 + 1e-9)
             assert 0 <= u.waits <= u.present <= config.cycles * (1 + 1e-9)
+
+
+def test_what_goes_to_other_sockets_is_told() -> None:
+    """All_reduce of 16 KiB over 8 sockets, and a permute of it over 2."""
+    found = timed(SOCKETS, "event")
+    tensor = 64 * 64 * 4
+    assert found.peer_bytes in (tensor + 7 * tensor, tensor + 2 * tensor * 7 // 8)
+    assert found.bounds["peer"] > 0 and 0 < found.utilisation["peer"] <= 1
+    text = found.text(units=True)
+    assert "to other sockets" in text and "to peers  peer link" in text
+    data = json.loads(json.dumps(found.to_json()))
+    assert data["peer_bytes"] == found.peer_bytes == sum(c["peer_bytes"] for c in data["configs"])
+    (config,) = found.configs
+    sent = {u.name: u.bytes for u in config.units if "peer" in u.parts}
+    assert sum(sent.values()) == config.peer_bytes and len(sent) == 2
+    steps = bandwidth(config, "peer")
+    assert sum(rate * (b - a) for (a, rate), (b, _) in pairwise(steps)) == pytest.approx(config.peer_bytes)
+    assert "to peers" not in timed("bert", "event").text()
 
 
 def test_the_json_has_what_the_tables_show() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from headrace.dialects.machine.device import Device
     from headrace.dialects.support.weights import WeightStore
-    from headrace.frontends.base import CoverageRow
+    from headrace.frontends.base import CoverageRow, ImportResult
     from headrace.frontends.torch import ImportedProgram
     from headrace.modules import ModuleExecutable
     from headrace.passes.infra.manager import Record, Stage, Watch
@@ -146,6 +146,7 @@ def compile(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    mesh: Mapping[str, int] | None = None,
     runs: int = 0,
     start: str | None = None,
     watch: Watch | None = None,
@@ -169,7 +170,9 @@ def compile(
     weights of products in eight bits, with a scale per column. `native_types` refuses ops that compute in types that
     the device emulates, and says how long they would take. `opt`: `latency`, the time of a run, or `throughput`, the
     time from result to result of inputs that stream in (`exe.stream`), of which `runs` (0: chosen) follow each other
-    through each section. `start`: the
+    through each section. `mesh`: sizes of the
+    axes of a mesh of sockets that share the work, major first: {"dp": 2, "tp": 8} (`tp` cuts dims of weights, `dp` the
+    batch, `ep` experts). `start`: the
     phase that made the IR (`import`, `tensor`, `dataflow` or `rdu`), after which compilation goes on; by default that
     is read off the IR. `watch` looks at the passes as they run. `out` writes the artifact too.
 
@@ -195,6 +198,7 @@ def compile(
         lower_ports=lower_ports,
         weights_precision=weights_precision,
         native_types=native_types,
+        mesh=mesh,
         runs=runs,
         start=start,
         watch=watch,
@@ -224,6 +228,7 @@ def translate(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    mesh: Mapping[str, int] | None = None,
     runs: int = 0,
     start: str | None = None,
     watch: Watch | None = None,
@@ -267,6 +272,7 @@ def translate(
         lower_ports=lower_ports,
         weights_precision=weights_precision,
         native_types=native_types,
+        mesh=mesh,
         opt=opt,
         runs=runs,
     )
@@ -308,6 +314,7 @@ def lowered(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    mesh: Mapping[str, int] | None = None,
     opt: str = GOALS[0],
     runs: int = 0,
     watch: Watch | None = None,
@@ -349,6 +356,7 @@ def lowered(
         lower_ports=lower_ports,
         weights_precision=weights_precision,
         native_types=native_types,
+        mesh=mesh,
         opt=opt,
         runs=runs,
     )
@@ -370,9 +378,13 @@ def import_model(
     """Read a model; the arguments are those of `compile`. `CompileError` lists everything that is wrong with it."""
     from xdsl.dialects.builtin import StringAttr
 
+    from headrace.frontends.base import ImportResult
     from headrace.modules import import_torch, is_program, no_module, refuse_beside_program
     from headrace.passes.pipelines import MODEL_ATTRIBUTE
 
+    if isinstance(model, ImportResult):
+        refuse_beside_program(model, dims=dims, input_shapes=input_shapes, states=states, weights=weights)
+        return _imported(model, shape_only)
     path = Path(cast("str | os.PathLike[str]", model)) if isinstance(model, str | os.PathLike) else None
     if (path is not None and path.suffix == ".pt2") or is_program(model):
         refuse_beside_program(model, dims=dims, input_shapes=input_shapes, states=states)
@@ -408,6 +420,24 @@ def import_model(
     found = import_onnx(model, dims=dims, input_shapes=input_shapes, states=states, shape_only=shape_only, seed=seed)
     found.module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
     return Imported(found.module, found.store, found.name, found.coverage, initial=found.initial)
+
+
+def _imported(found: ImportResult, shape_only: bool) -> Imported:
+    """What was imported already, as it was: the passes work on a copy."""
+    from xdsl.dialects.builtin import StringAttr
+
+    from headrace.passes.pipelines import MODEL_ATTRIBUTE
+
+    if not shape_only and any(found.store[key].load is None for key in found.store):
+        raise CompileError(
+            "missing-weight",
+            f"{found.name or 'the model'} has no weights",
+            why="it was made from shapes",
+            fix="compile it without: shape_only=True, --shape-only",
+        )
+    module = found.module.clone()
+    module.attributes[MODEL_ATTRIBUTE] = StringAttr(found.name)
+    return Imported(module, found.store, found.name, found.coverage, initial=found.initial)
 
 
 def parse_ir(path: Path) -> ModuleOp:
@@ -447,6 +477,7 @@ def lower(
     lower_ports: str = "states",
     weights_precision: str = "",
     native_types: bool = False,
+    mesh: Mapping[str, int] | None = None,
     opt: str = GOALS[0],
     runs: int = 0,
 ) -> str:
@@ -461,11 +492,15 @@ def lower(
     from xdsl.dialects.builtin import StringAttr
 
     from headrace.passes.infra.manager import HISTORY_ATTRIBUTE, PassManager, Watch
+    from headrace.passes.pipelines import mesh_text
     from headrace.tools.opt import context
 
     clock = clock or Clock()
     with_device(module, device)
-    how = _How(mode, str(fusion_rules or ""), precision, lower_ports, weights_precision, native_types, opt, runs)
+    divided = mesh_text(mesh or {})
+    how = _How(
+        mode, str(fusion_rules or ""), precision, lower_ports, weights_precision, native_types, divided, opt, runs
+    )
     stages, begin = _stages(module, pipeline, start, stop, how)
     module.attributes.setdefault(HISTORY_ATTRIBUTE, StringAttr(""))
     clock.lap("load passes")
@@ -533,6 +568,7 @@ class _How:
     ports: str
     weights: str
     native_types: bool
+    mesh: str
     goal: str
     runs: int
 
@@ -565,6 +601,12 @@ def _stages(
                 "passes are given beside native types",
                 fix=f"put {pipelines.NATIVE} among the passes, last of phase tensor",
             )
+        if how.mesh:
+            raise CompileError(
+                "bad-option",
+                "passes are given beside a mesh",
+                fix=f'put {pipelines.PARTITION}{{mesh="{how.mesh}"}} among the passes, last of phase tensor',
+            )
         if how.mode != "O3" or how.rules:
             raise CompileError(
                 "bad-option", "passes are given beside a mode", fix="give cut-sections its options: by=op, by=rule"
@@ -595,9 +637,17 @@ def _stages(
         how.ports,
         how.weights,
         how.native_types,
+        how.mesh,
         GOALS[1] if streams else how.goal,
         how.runs,
     )
+    if how.mesh and at not in ("", pipelines.START):
+        raise CompileError(
+            "bad-option",
+            f"a mesh is given too late, after phase {at}",
+            why="work is divided among sockets in phase tensor",
+            fix="give it where that IR is made",
+        )
     if how.native_types and at not in ("", pipelines.START):
         raise CompileError(
             "bad-option",

@@ -51,6 +51,21 @@ def precision_options(command: Command) -> Command:
     return precision_option(command)
 
 
+def mesh_option(command: Command) -> Command:
+    """Adds `--mesh`."""
+    text = "Sockets that share the work: dp=2,tp=4 (tp cuts weights, dp the batch, ep experts). [default: one socket]"
+    return click.option("--mesh", metavar="AXIS=N,…", help=text)(command)
+
+
+def mesh_of(text: str | None) -> dict[str, int] | None:
+    """The axes of `--mesh`; `CompileError` for what is none."""
+    if text is None:
+        return None
+    from headrace.passes.analysis.sharding import mesh_from_text
+
+    return dict(mesh_from_text(text).axes)
+
+
 def json_option(command: Command) -> Command:
     """Adds `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
@@ -270,6 +285,54 @@ def table(rows: Sequence[Sequence[str]], left: int = 1) -> str:
 def type_text(shape: Sequence[int], dtype: str) -> str:
     """A tensor type for people: `f32[1, 512, 768]`."""
     return f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+STEP = {
+    "mode": ("decode", "Which step: one token more, or a prompt."),
+    "batch": (1, "Sequences."),
+    "tokens": (1024, "Tokens of a prompt, in prefill."),
+    "context": (8192, "Rows of the caches, in decode."),
+    "dtype": ("bf16", "Element type of weights, caches and values."),
+}
+"""What a configuration of a language model does not say about a step: option, default and help."""
+
+
+def step_options(command: Command) -> Command:
+    """Adds the options on a step of a language model that is given by its configuration."""
+    for name, (default, text) in reversed(STEP.items()):
+        kind: Any = click.Choice(["prefill", "decode"]) if name == "mode" else type(default)
+        place = {"batch": "N", "tokens": "N", "context": "N", "dtype": "TYPE"}.get(name)
+        text = f"Of a configuration. {text} [{default}]"
+        command = click.option(f"--{name}", f"step_{name}", type=kind, metavar=place, help=text)(command)
+    return command
+
+
+def step_of(model: str, options: dict[str, Any]) -> dict[str, Any] | None:
+    """Take the options on a step out of a command's; None where MODEL is no configuration of a language model, and then
+    there must be none."""
+    given = {name: options.pop(f"step_{name}") for name in STEP}
+    if names_configuration(model):
+        return {name: STEP[name][0] if value is None else value for name, value in given.items()}
+    told = [f"--{name}" for name, value in given.items() if value is not None]
+    if told:
+        raise CompileError(
+            "bad-option",
+            f"{', '.join(told)} {'are' if len(told) > 1 else 'is'} given for {model}",
+            why="they are for a language model that is given by its configuration",
+            fix="headrace compile llama-3.1-8b --shape-only --mode decode --context 8192",
+        )
+    return None
+
+
+def names_configuration(model: str) -> bool:
+    """Whether MODEL is the configuration of a language model, by name or path."""
+    from headrace.tools.cli.module import is_class
+
+    if is_class(model) or Path(model).suffix in (".onnx", ".pt2", ".mlir", ".sn", ".py"):
+        return False
+    from headrace.frontends.torch.models import is_configuration
+
+    return is_configuration(model)
 
 
 def check_model(path: str, kinds: tuple[str, ...] = (".onnx", ".mlir")) -> None:

@@ -75,6 +75,7 @@ class Grouped(TakesFlags):
 @common.device_option()
 @common.precision_options
 @click.option("--native-types", is_flag=True, help="Refuse ops that compute in types that the device emulates.")
+@common.mesh_option
 @click.option(
     "--opt", default="latency", metavar="GOAL", help="What is least: latency of a run, or throughput's interval."
 )
@@ -86,6 +87,7 @@ class Grouped(TakesFlags):
 )
 @click.option("--fusion-rules", metavar="FILE", help="YAML rules on which ops share a section, for -O 1.")
 @common.binding_options
+@common.step_options
 @click.option("--state", "states", multiple=True, metavar="PAST=PRESENT", help="Input and output that are one state.")
 @click.option("--seed", type=int, metavar="SEED", help="Whose random numbers a model draws, if it does.")
 @click.option("--shape-only", is_flag=True, help="Compile without weights: to be planned and timed, not run.")
@@ -111,6 +113,7 @@ def command(
     lower_ports: str,
     weights_precision: str,
     native_types: bool,
+    mesh: str | None,
     opt: str,
     runs: int,
     mode: str,
@@ -130,6 +133,10 @@ def command(
 ) -> None:
     """Compile MODEL (.onnx, .pt2, or .mlir with IR of any level) and write an artifact.
 
+    MODEL may be a language model by its configuration: the config.json of a Hugging Face model, or the name of one
+    (llama-3.1-405b, minimax-m2, ...), which has no weights: headrace compile llama-3.1-8b --shape-only --mode decode
+    --context 8192.
+
     MODEL may be a class of a Python file, FILE.py:CLASS. Its file is run; the parameters of its constructor are flags,
     and --input gives shape and element type (f32 unless told) of each input:
     headrace compile model.py:GPT --layers 2 --input tokens=1x8xi64. So may a function that gives a module be, or a
@@ -144,19 +151,21 @@ def command(
     from headrace.tools.watching import Watching
 
     begin = time.perf_counter()
-    if not is_class(model):
+    step = common.step_of(model, watching)
+    named = step is not None or is_class(model)
+    if not named:
         common.check_model(model, (".onnx", ".pt2", ".mlir"))
-    target = output or stem_of(model) + (f".{stop}.mlir" if stop else ".sn")
+    target = output or stem_of(model, step) + (f".{stop}.mlir" if stop else ".sn")
     if stop and Path(target).suffix == ".sn":
         raise click.UsageError(f"--to={stop} writes IR, not an artifact: -o {Path(target).with_suffix('.mlir')}")
     if stop and passes is not None:
         raise click.UsageError("--to stops the default passes; with --passes give the passes to stop after")
     if target != "-" or not stop:
-        check_writable(target, *([] if is_class(model) else [model]), *([weights] if weights else []))
+        check_writable(target, *([] if named else [model]), *([weights] if weights else []))
     clock = Clock()
     look = Watching(**watching)
     watch = look.watch
-    read = model_of(ctx, model, shapes)
+    read = model_of(ctx, model, shapes, step)
     given: dict[str, Any] = {
         **read.options,
         "dims": common.dims_of(dims),
@@ -170,6 +179,7 @@ def command(
         "lower_ports": lower_ports,
         "weights_precision": weights_precision,
         "native_types": native_types,
+        "mesh": common.mesh_of(mesh),
         "opt": opt,
         "runs": runs,
         "watch": watch,

@@ -92,15 +92,25 @@ def is_class(model: str) -> bool:
     return CLASS.fullmatch(model) is not None
 
 
-def stem_of(model: str) -> str:
-    """A path without suffix for what is made of MODEL: of a class its name, in the folder of its file."""
+def stem_of(model: str, step: Mapping[str, Any] | None = None) -> str:
+    """A path without suffix for what is made of MODEL: of a class its name, in the folder of its file; of the
+    configuration of a language model its name and the step."""
+    if step is not None:
+        from headrace.frontends.torch.models import configuration
+
+        return f"{configuration(model)[0]}-{step['mode']}"
     found = CLASS.fullmatch(model)
     return str(Path(found["file"]).parent / found["name"]) if found else str(Path(model).with_suffix(""))
 
 
-def model_of(ctx: click.Context, model: str, inputs: Sequence[str]) -> Model:
+def model_of(ctx: click.Context, model: str, inputs: Sequence[str], step: Mapping[str, Any] | None = None) -> Model:
     """The model that MODEL names. A class is made and its module put into inference mode; the weights it draws are
-    those of seed 0. `CompileError` lists every flag and input that is wrong."""
+    those of seed 0. The configuration of a language model gives the program of a `step`. `CompileError` lists every
+    flag and input that is wrong."""
+    if step is not None:
+        from headrace.frontends.torch.models import import_model
+
+        return Model(import_model(model, **step))
     found = CLASS.fullmatch(model)
     if found is None:
         return Model(model)

@@ -12,28 +12,46 @@ from headrace.tools.cli.module import Model, TakesFlags, is_class, model_of
 
 if TYPE_CHECKING:
     from headrace.frontends.base import CoverageRow
+    from headrace.frontends.torch.models import ModelImport
 
 
 @click.command("plan", cls=TakesFlags)
 @click.argument("model")
 @common.device_option()
+@common.mesh_option
 @common.binding_options
+@common.step_options
 @common.json_option
 @click.pass_context
 def command(
-    ctx: click.Context, model: str, device: str | None, dims: tuple[str, ...], shapes: tuple[str, ...], as_json: bool
+    ctx: click.Context,
+    model: str,
+    device: str | None,
+    mesh: str | None,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Say of every op of MODEL (.onnx or .pt2) whether it is supported, decomposed or refused, and why.
 
-    MODEL may be a class of a Python file, FILE.py:CLASS, as for headrace compile. Needs no weights. When all dims are
-    bound and nothing is refused, also says what runs on the device: whole, or decomposed into which ops. Nothing runs
-    on the host. Exit code 2 when an op is refused.
+    MODEL may be a class of a Python file, FILE.py:CLASS, or a language model by its configuration, as for headrace
+    compile. Needs no weights. When all dims are bound and nothing is refused, also says what runs on the device (on
+    each of a mesh): whole, or decomposed into which ops. Nothing runs on the host. Exit code 2 when an op is refused.
     """
-    if not is_class(model):
+    step = common.step_of(model, options)
+    if step is None and not is_class(model):
         common.check_model(model, (".onnx", ".pt2"))
-    read = model_of(ctx, model, shapes)
+    axes = common.mesh_of(mesh)
+    read = model_of(ctx, model, shapes, step)
     sizes, inputs = common.dims_of(dims), {} if is_class(model) else common.shapes_of(shapes)
-    if read.inputs is not None or model.endswith(".pt2"):
+    size: dict[str, Any] = {}
+    if step is not None:
+        from headrace.modules import refuse_beside_program
+
+        refuse_beside_program(read.source, dims=sizes, input_shapes=shapes)
+        rows, size = read.source.coverage, size_of(read.source)
+    elif read.inputs is not None or model.endswith(".pt2"):
         from headrace.modules import plan_torch, refuse_beside_program
 
         refuse_beside_program(read.source, dims=sizes, input_shapes=inputs)
@@ -46,7 +64,7 @@ def command(
     device_ops: dict[str, dict[str, int]] = {}
     note = ""
     if not refused:
-        device_ops, note = on_device(read, device, sizes, inputs)
+        device_ops, note = on_device(read, device, sizes, inputs, axes)
     if as_json:
         common.print_json(
             {
@@ -55,11 +73,43 @@ def command(
                 "totals": totals(rows),
                 "device_ops": device_ops,
                 "note": note,
+                **({"size": size} if size else {}),
             }
         )
     else:
+        if size:
+            click.echo(size_text(size))
         click.echo(text(rows, device_ops, note))
     return 2 if refused else 0
+
+
+def size_of(found: ModelImport) -> dict[str, Any]:
+    """How large a language model is, and of how many layers it is made, as plain data."""
+    from math import prod
+
+    from headrace.dialects.support.dtypes import byte_size
+
+    states = {past for past, _ in found.states}
+    return {
+        "model": found.name,
+        "parameters": found.parameters,
+        "weight_bytes": found.store.nbytes,
+        "state_bytes": sum(prod(p.type.shape) * byte_size(p.type.dtype) for p in found.inputs if p.name in states),
+        "layers": len(found.kinds),
+        "distinct_layers": len(set(found.kinds)),
+    }
+
+
+def size_text(size: dict[str, Any]) -> str:
+    """The size for people."""
+    distinct = common.plural(size["distinct_layers"], "distinct one")
+    lines = [
+        f"{size['model']}: {size['parameters'] / 1e9:,.2f} B parameters, {size['weight_bytes'] / 1e9:,.1f} GB",
+        f"  {common.plural(size['layers'], 'layer')}, {distinct}: the ops below are those of two layers of each",
+    ]
+    if size["state_bytes"]:
+        lines.append(f"  {size['state_bytes'] / 1e9:,.2f} GB of caches")
+    return "\n".join(lines)
 
 
 def totals(rows: tuple[CoverageRow, ...]) -> dict[str, int]:
@@ -71,7 +121,11 @@ def totals(rows: tuple[CoverageRow, ...]) -> dict[str, int]:
 
 
 def on_device(
-    model: Model, device: str | None, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]
+    model: Model,
+    device: str | None,
+    dims: dict[str, int],
+    shapes: dict[str, tuple[int, ...]],
+    mesh: dict[str, int] | None = None,
 ) -> tuple[dict[str, dict[str, int]], str]:
     """Ops after the tensor passes by name with their number (`whole`), and those that `decompose` replaced; or why
     that is not known."""
@@ -90,7 +144,7 @@ def on_device(
     from headrace.passes.infra.manager import Watch
 
     clock = Clock()
-    lower(module, device, clock=clock, watch=Watch(measure=True), stop="tensor")
+    lower(module, device, clock=clock, watch=Watch(measure=True), stop="tensor", mesh=mesh)
     decomposed: dict[str, int] = {}
     for record in clock.records:
         if record.spec.startswith("decompose"):

@@ -11,9 +11,9 @@ from headrace.tools.cli.module import TakesFlags
 def last_phase(name: str) -> str:
     """The last phase that runs a pass; `CompileError` when none does."""
     from headrace.dialects.support.diagnostics import CompileError, nearest
-    from headrace.passes.pipelines import PHASES
+    from headrace.passes.pipelines import EXTRA, PHASES
 
-    found = [phase for phase in PHASES.values() if name in phase.passes]
+    found = [phase for phase in PHASES.values() if name in (*phase.passes, *EXTRA.get(phase.name, ()))]
     if not found:
         known = [one for phase in PHASES.values() for one in phase.passes]
         raise CompileError("unknown-pass", f"no phase runs a pass '{name}'", fix=nearest(name, known))
@@ -26,6 +26,7 @@ def last_phase(name: str) -> str:
 @click.option("--pass", "only", metavar="PASS", help="Only what this pass did.")
 @click.option("--passes", metavar="PIPELINE", help="Passes in place of the default ones: 'a,b{x=1},c'.")
 @common.device_option()
+@common.mesh_option
 @common.binding_options
 @common.json_option
 @click.pass_context
@@ -36,6 +37,7 @@ def command(
     only: str | None,
     passes: str | None,
     device: str | None,
+    mesh: str | None,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     as_json: bool,
@@ -54,6 +56,7 @@ def command(
     from headrace.passes.infra.manager import Watch
     from headrace.tools.why import Follow
 
+    axes = common.mesh_of(mesh)
     stop = last_phase(only) if only and passes is None else None
     module = common.read_model(ctx, model, dims, shapes, shape_only=True).module
     follow = Follow(module, wanted)
@@ -65,7 +68,7 @@ def command(
     refused: CompileError | None = None
     with recording(follow.journal), common.progress(as_json) as show:
         try:
-            lower(module, device, passes, on_phase, show, watch=Watch(check=follow.after), stop=stop)
+            lower(module, device, passes, on_phase, show, watch=Watch(check=follow.after), stop=stop, mesh=axes)
         except CompileError as error:
             follow.failed(follow.journal.pass_name)
             refused = error

@@ -246,7 +246,8 @@ def _tile_conv(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> T
 
 @adapts("tensor.conv")
 def _adapt_conv(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Attrs:
-    return {**attrs, "groups": operands[0].shape[1] // operands[1].shape[1]}
+    each = operands[1].shape[1]
+    return {**attrs, "groups": operands[0].shape[1] // each} if each else attrs  # without channels they stay
 
 
 @joins("tensor.conv")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,12 +29,15 @@ NAMES = tuple(sorted([*(path.stem for path in FOLDER.glob("*.json")), *SAME]))
 """The models there are configurations of."""
 
 
-def is_configuration(model: object) -> bool:
-    """Whether MODEL on a command line names a configuration: a .json file, or a word that is no path."""
-    if not isinstance(model, str | os.PathLike):
-        return False
-    text = os.fspath(cast("str | os.PathLike[str]", model))
-    return text.endswith(".json") or text in NAMES
+def is_configuration(model: str) -> bool:
+    """Whether a model that a user names is a configuration: a .json file, a folder with a `config.json`, or a word that
+    is a name here, or nearly one and no file."""
+    path = Path(model)
+    if path.suffix == ".json" or model.lower() in NAMES:
+        return True
+    if path.exists():
+        return (path / "config.json").is_file()
+    return bool(get_close_matches(model.lower(), NAMES, n=1, cutoff=0.75))
 
 
 def configuration(model: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from headrace.dialects.machine.collectives import (
     members,
     message_seconds,
     peer_rate,
-    spread,
+    of_tensor,
 )
 from headrace.dialects.machine.device import Device, load_device
 from headrace.dialects.support.diagnostics import CompileError
@@ -89,7 +89,7 @@ def test_a_reduce_scatter_over_a_node_takes_what_was_published() -> None:
     """CS149 F2025 L12, SN50: bf16, 16 x 24576 x 8192 results, 8 sockets: 8.6 ms, which is 7/8 of 6.44 GB over seven
     links of 94 GB/s."""
     elements = 16 * 24576 * 8192
-    seconds, _ = spread(SN50, "reduce_scatter", elements, "bf16", 2 * elements, (8,), (1,))
+    seconds, _ = of_tensor(SN50, "reduce_scatter", elements, "bf16", 2 * elements, (8,), (1,))
     assert seconds == pytest.approx(7 / 8 * 2 * elements / (7 * 94e9), rel=0.02)
     assert seconds == pytest.approx(8.6e-3, rel=0.02)
 
