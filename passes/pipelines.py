@@ -181,7 +181,7 @@ def dataflow(mode: str = "O3", rules: str = "", goal: str = "latency", runs: int
     found = _dataflow(mode, rules)
     if goal == "latency":
         return found
-    at = next(i for i, x in enumerate(found) if x.startswith("cut-sections"))
+    at = found.index("tile")  # which makes larger tiles where runs follow each other
     return (*found[:at], CHOOSE + f"{{runs={runs}}}" * bool(runs), *found[at:])
 
 

@@ -31,6 +31,8 @@ from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.shapes.bodies import Axis, cut
 from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.network import Port, shared_frames
+from headrace.passes.analysis.phases import moved
+from headrace.passes.analysis.runs import runs_of
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
 
@@ -388,7 +390,9 @@ class TilePass(Pass):
     """Give every stage the loops that stream its tensors tile by tile, and its streams tiles of that size.
 
     Assumes untiled stages and a device in the module. A dim is looped only when the body may be cut along it; the tile
-    spans what the ops couple. Loads follow their reader where they can, else they go by chunks.
+    spans what the ops couple. Loads follow their reader where they can, else they go by chunks. Where several runs
+    follow each other (`dataflow.runs`), these keep the stages at work: a tile is a whole tensor where memory units have
+    room, so that weights are read once a run.
 
         (!dataflow.stream<tensor<512x768xf32>>, …)   =>   (!dataflow.stream<tensor<64x768xf32>, [8 on 0 by 64]>, …)
     """
@@ -401,14 +405,24 @@ class TilePass(Pass):
     resident: float = option(0.75, "share of the on-chip memory up to which weights stay whole on the chip", low=0.0)
     block: float = option(0.0157, "share of the on-chip memory up to which a tile inside a row loop is whole", low=0.0)
     passing: float = option(0.125, "share of the on-chip memory that larger weights take, in two blocks", low=0.0)
+    whole: float = option(0.0625, "share up to which all that a section makes in one of several runs is whole", low=0.0)
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         device = device_of(module)
         memory = device.count("pmu") * device.pmu.bytes
         held, passing = int(memory * self.resident), int(memory * self.passing)
         block = int(memory * self.block)
-        changed = [
-            _Tiler(section, self.steps, self.rows, self.chunk, held, passing, block).run()
-            for section in sections(module)
-        ]
+        streams = runs_of(module) > 1
+        changed: list[bool] = []
+        for section in sections(module):
+            whole = streams and _made(section) <= memory * self.whole
+            if whole:
+                count("sections of whole tensors")
+            steps = 1 if whole else self.steps
+            changed.append(_Tiler(section, steps, self.rows, self.chunk, held, passing, block).run())
         return any(changed)
+
+
+def _made(section: SectionOp) -> int:
+    """Bytes of all that the stages of a section make."""
+    return sum(moved(out) for op in section.body.block.ops if isinstance(op, StageOp) for out in op.outs)

@@ -125,7 +125,7 @@ def _unit(op: UnitOp) -> AnyUnit:
             return _compute(op, *head)
         case PmuOp():
             numbers = (op.frames, op.copies, op.split_dim, op.banks)
-            return Buffer(*head, tt(op.type), *(n.value.data for n in numbers), op.kept is not None)
+            return Buffer(*head, tt(op.type), *(n.value.data for n in numbers), kept=op.kept is not None)
         case AgcuOp():
             return Generator(*head, op.direction.data, op.param.value.data)
         case _:
