@@ -34,9 +34,10 @@ class ChooseRunsPass(Pass):
     """Decide how many runs of the program follow each other through each section, for throughput.
 
     Assumes stages, tiled or not, and a device in the module. A section is launched once for all of them, and weights
-    that stay on the chip are loaded once. `runs` says how many; 0 takes the fewest (a power of two, 8 to 64) with which launches
-    and loads of weights add 5 % to the least time that a run could take, as far as memory has room for inputs, results
-    and everything between sections of as many. Programs with states are refused: their runs wait for each other.
+    that stay on the chip are loaded once. `runs` says how many; 0 takes the fewest (a power of two, 8 to 64) with which
+    launches and loads of weights add 5 % to the least time that a run could take, as far as memory has room for inputs,
+    results and everything between sections of as many. Programs with states are refused: their runs wait for each
+    other.
 
         builtin.module { … }   =>   builtin.module attributes {dataflow.runs = 16} { … }
     """
