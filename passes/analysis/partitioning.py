@@ -27,6 +27,7 @@ from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.storage import WeightOp
 from headrace.passes.analysis.sharding import (
     CONTRACTIONS,
+    DIVIDING,
     LINEAR,
     MOVES,
     TOGETHER,
@@ -497,8 +498,9 @@ class Planner:
         if op.name in TOGETHER and len(forms) == 1 and len(given) == len(haves):
             found.append(Kept(parts, dict.fromkeys(given, kind), (kind,)))
         for i, form in given.items():
-            biased = op.name == "tensor.conv" and len(haves) > 2  # each socket would add the bias
-            if i in LINEAR.get(op.name, ()) and operands(op).count(operands(op)[i]) == 1 and not biased:
+            unlike = op.name == "tensor.conv" and len(haves) > 2  # each socket would add the bias
+            unlike |= op.name in DIVIDING and not dtypes.is_float(about.operands[i].dtype)
+            if i in LINEAR.get(op.name, ()) and operands(op).count(operands(op)[i]) == 1 and not unlike:
                 found.append(Kept(form.partial, {i: form.kind}, (form.kind,) * len(about.results)))
         return [*found, None]
 

@@ -21,6 +21,7 @@ from headrace.dialects.support.diagnostics import Collector, nearest
 from headrace.dialects.tensor import shapes
 from headrace.dialects.tensor.shapes import TT, Attrs
 from headrace.dialects.tensor.shapes.axes import axes_of
+from headrace.dialects.tensor.shapes.broadcasting import NUMERIC
 from headrace.dialects.tensor.shapes.contraction import matmul_dims
 from headrace.dialects.tensor.shapes.movement import reshape_groups
 
@@ -233,6 +234,8 @@ LINEAR: dict[str, tuple[int, ...]] = {
     "tensor.gather_nd": (0,),
 }
 """Ops that are linear in one of these operands when the others are given."""
+DIVIDING = frozenset(("tensor.div", "tensor.reduce_mean"))
+"""Those that are so for floats alone: integers are truncated."""
 
 
 def rule_of(name: str, attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Rule:
@@ -287,7 +290,7 @@ def _with_dim(rule: Rule, size: int, places: Sequence[Place], kind: str = "add")
 
 
 def _with_reduced(rule: Rule, kind: str, mean: bool, attrs: Attrs, x: TT) -> Rule:
-    if x.dtype == "i1" or (mean and not dtypes.is_float(x.dtype)):
+    if x.dtype not in NUMERIC or (mean and not dtypes.is_float(x.dtype)):
         return rule
     for axis in axes_of(attrs["axes"], len(x.shape)):
         rule = _with_dim(rule, x.shape[axis], ((axis,),), kind)

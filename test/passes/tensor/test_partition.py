@@ -15,6 +15,7 @@ from xdsl.dialects.func import FuncOp
 from headrace.compiler import lower, weight_store, with_device
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.journal import Journal, recording
+from headrace.dialects.support.weights import from_arrays
 from headrace.dialects.tensor.base import tt
 from headrace.dialects.tensor.interpreter import Interpreter
 from headrace.dialects.tensor.meaning.collective import on_each
@@ -331,6 +332,25 @@ func.func @main(%x : tensor<2x4x5xf32> {tensor.name = "x"}) -> tensor<2x3x5xf32>
   return %3 : tensor<2x3x5xf32>
 }""")
     agrees(module, store_of(module), "tp=2", random_inputs(module))
+
+
+def test_integers_are_divided_when_they_are_summed_up() -> None:
+    """Quotients and means of integers are truncated: those of parts do not add up."""
+    module = program("""
+func.func @main(%x : tensor<2x4xi32> {tensor.name = "x"}) -> (tensor<2x3xi32>, tensor<3xi32>) {
+  %w = tensor.weight "w" : tensor<4x8xi32>
+  %v = tensor.weight "v" : tensor<8x3xi32>
+  %three = tensor.constant dense<3> : tensor<i32>
+  %h = tensor.matmul %x, %w : tensor<2x4xi32>, tensor<4x8xi32> -> tensor<2x8xi32>
+  %r = tensor.relu %h : tensor<2x8xi32> -> tensor<2x8xi32>
+  %y = tensor.matmul %r, %v : tensor<2x8xi32>, tensor<8x3xi32> -> tensor<2x3xi32>
+  %d = tensor.div %y, %three : tensor<2x3xi32>, tensor<i32> -> tensor<2x3xi32>
+  %m = tensor.reduce_mean %y {axes = array<i64: 0>, keepdims = false} : tensor<2x3xi32> -> tensor<3xi32>
+  return %d, %m : tensor<2x3xi32>, tensor<3xi32>
+}""")
+    rng = np.random.default_rng(0)
+    store = from_arrays({"w": rng.integers(-9, 9, (4, 8), np.int32), "v": rng.integers(-9, 9, (8, 3), np.int32)})
+    agrees(module, store, "tp=8", {"x": rng.integers(-9, 9, (2, 4), np.int32)})
 
 
 @pytest.mark.parametrize("seed", range(24))
