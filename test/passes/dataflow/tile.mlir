@@ -2,7 +2,7 @@
 // RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=0.0 passing=0.0}' --split-input-file | filecheck %s --check-prefix=COLUMNS
 // RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=0.0 passing=1.8e-07}' --split-input-file | filecheck %s --check-prefix=BLOCKS
 // RUN: headrace-opt %s -p 'tile{rows=2 steps=4 block=0.0}' --split-input-file | filecheck %s --check-prefix=HEADS
-// RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=3e-07 passing=0.0}' --split-input-file | filecheck %s --check-prefix=MATRICES
+// RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=3.0e-07 passing=0.0}' --split-input-file | filecheck %s --check-prefix=MATRICES
 
 // Rows of a matmul are looped, its second operand is repeated; the load of the rows follows.
 // CHECK-LABEL: func.func @main(
