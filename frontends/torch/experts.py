@@ -12,7 +12,8 @@ happens between the sort and its undoing is done row by row, so it can be done o
   be is known however tokens choose: an expert fills its last one up with rows that nobody reads. Nothing is dropped.
   A row's place is counted, not sorted: how many tokens before chose its expert, behind the blocks of experts before.
 
-Which one is by what reading matrices and multiplying by them cost. A graph in which anything else happens to a row is left as it is.
+Which one is by what reading matrices and multiplying by them cost. A graph in which anything else happens to a row is
+left as it is.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class _Mixture:
             self.how = "slots"
             return
         sizes = [1 << i for i in range(LARGEST_BLOCK.bit_length())]
-        most = {size: min((rows + self.experts * (size - 1)) // size, rows) for size in sizes}
+        most = {size: _rounded(min((rows + self.experts * (size - 1)) // size, rows)) for size in sizes}
         self.block = min(sizes, key=lambda size: cost(most[size], size))
         self.blocks = most[self.block]
         cheap = cost(self.blocks, self.block) * LESS < cost(self.experts, self.tokens)
@@ -348,6 +349,7 @@ class _Mixture:
             nothing = self._call(at, "full.default", [self.blocks * size], 0, **like)
             numbers = self._call(at, "arange.start_step", 0, rows, **like)
             row = self._call(at, "index_put.default", nothing, [place], numbers)
+            row = self._call(at, "view.default", row, [self.blocks, size])
             block = self._call(at, "view.default", self._call(at, "arange.start_step", 0, self.blocks, **like), [-1, 1])
             over = self._call(at, "le.Tensor", self._call(at, "view.default", ends, [1, experts]), block)
             over = self._call(at, "sum.dim_IntList", self._call(at, "_to_copy.default", over, **like), [1])
@@ -362,8 +364,7 @@ class _Mixture:
             return self._call(node, "unsqueeze.default", self._call(node, "index.Tensor", x, [expert]), 1)
         if by == "token":
             row = self._call(node, "div.Tensor_mode", row, self.chosen, rounding_mode="floor")
-        rows = self._call(node, "index.Tensor", x, [row])
-        return self._call(node, "view.default", rows, [self.blocks, self.block, *_shape(x)[1:]])
+        return self._call(node, "index.Tensor", x, [row])
 
     def _from_blocks(self, node: Any, x: Any) -> Any:
         """Rows in order, out of blocks."""
@@ -388,6 +389,12 @@ class _Mixture:
         type = x.meta["val"]
         zero = self._call(node, "scalar_tensor.default", 0, dtype=type.dtype, device=type.device)
         return self._call(node, "where.self", which, x, zero)
+
+
+def _rounded(blocks: int) -> int:
+    """As many blocks or a few more, so that they can be gone through in equal steps."""
+    step = 64 if blocks > 256 else 16 if blocks > 64 else 1
+    return -(-blocks // step) * step
 
 
 def torch_int64() -> Any:

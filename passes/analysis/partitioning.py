@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from statistics import median
@@ -27,6 +27,7 @@ from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.storage import WeightOp
 from headrace.passes.analysis.sharding import (
     CONTRACTIONS,
+    DIVIDING,
     LINEAR,
     MOVES,
     TOGETHER,
@@ -39,6 +40,7 @@ from headrace.passes.analysis.sharding import (
     cut_of,
     dims_of,
     local,
+    owned,
     rule_of,
     whole,
 )
@@ -80,6 +82,10 @@ class Choice:
     """The ops that stand for one that is taken apart."""
     value: SSAValue | None = None
     """What they make."""
+    masks: tuple[Form, ...] = ()
+    """The forms of results before zeros are made of what a socket does not own; empty when that is not done."""
+    owners: int = -1
+    """Number of the owners of what is taken from weights of experts, -1 where nothing is."""
     taken: tuple[tuple[int, Form], ...] = ()
     """Arguments that they ask for, by id, and in which form."""
     plan: Plan | None = None
@@ -101,6 +107,23 @@ class Plan:
     gives: tuple[Form, ...]
     seconds: float
     steps: tuple[tuple[Operation, Choice, tuple[Candidate, ...]], ...]
+
+
+class Owners(NamedTuple):
+    """Which socket has what belongs to an index: the one that has the block of experts that the index is in."""
+
+    indices: SSAValue
+    experts: int
+    cut: Cut
+
+
+class Kept(NamedTuple):
+    """What an op leaves to be combined behind it: along which parts, and the kinds of operands that it leaves so and of
+    results."""
+
+    parts: Cut
+    operands: dict[int, str]
+    results: tuple[str, ...]
 
 
 class _State:
@@ -209,6 +232,9 @@ class Planner:
         self.made: dict[tuple[int, tuple[Spec, ...]], list[Plan]] = {}
         self.known: dict[int, dict[tuple[Spec, ...], float]] = {}
         """Ways in which arguments of a function came, and the seconds that it takes then."""
+        self.owners: dict[int, Owners] = {}
+        """By their number."""
+        self._owners: dict[tuple[int, int, Cut], int] = {}
         self.scratch: list[Operation] = []
         """Ops that stand for others: in no block."""
         self._info: dict[int, Info] = {}
@@ -292,9 +318,9 @@ class Planner:
         sizes = [
             type.elements * dtypes.byte_size(type.dtype)
             for op in ops
-            if op.name in CONTRACTIONS
+            if op.name in PRODUCTS
             for x, type in zip(operands(op), self.info(op).operands, strict=True)
-            if id(x) in lazy
+            if id(x) in lazy and (op.name in CONTRACTIONS or len(type.shape) > 2)  # a table of rows is no product's
         ]
         last: dict[int, int] = {}
         for number, op in enumerate(ops):
@@ -383,13 +409,13 @@ class Planner:
         """Note the forms of a value, and what is owed for it."""
         self._drop(state, id(value))
         state.put(id(value), forms)
-        if len(forms) == 1 and forms[0].partial:
+        if len(forms) == 1 and forms[0].partial and not forms[0].owned:
             state.owed += self._combining(value, forms[0])
 
     def _drop(self, state: _State, value: int) -> None:
         forms = state.forms.get(value)
         if forms is not None:
-            if len(forms) == 1 and forms[0].partial:
+            if len(forms) == 1 and forms[0].partial and not forms[0].owned:
                 state.owed -= self._sums[value, forms[0]]
             state.drop(value)
 
@@ -442,36 +468,71 @@ class Planner:
     def _find(self, scope: Scope, op: Operation, haves: tuple[tuple[Form, ...] | None, ...]) -> list[Choice]:
         about = self.info(op)
         found: dict[Any, Choice] = {}
-        for kept in self._kept(op, haves):
+        for kept in self._kept(op, about, haves):
             for cuts in self._assignments(op, about, haves, kept[0] if kept else ()):
                 choice = self._choice(op, about, haves, cuts, kept)
                 if choice is not None:
                     found.setdefault((choice.wants, choice.gives), choice)
+                    if (owning := self._owning(op, about, haves, choice)) is not None:
+                        found.setdefault((owning.wants, owning.gives), owning)
                 if len(found) >= WAYS:
                     break
         return [*found.values(), *self._apart(scope, op, about, haves)]
 
-    def _kept(
-        self, op: Operation, haves: tuple[tuple[Form, ...] | None, ...]
-    ) -> list[tuple[Cut, str, frozenset[int]] | None]:
-        """What operands may leave to be combined behind the op: parts, kind and which operands; None for nothing."""
+    def _kept(self, op: Operation, about: Info, haves: tuple[tuple[Form, ...] | None, ...]) -> list[Kept | None]:
+        """What operands may leave to be combined behind the op; None for nothing."""
         partial = {i: next((f for f in forms if f.partial), None) for i, forms in enumerate(haves) if forms is not None}
         given = {i: form for i, form in partial.items() if form is not None}
         if not given:
             return [None]
+        found: list[Kept | None] = []
+        owners = {(form.partial, form.owned and form.owned[1]) for form in given.values()}
+        if len(owners) == 1 and all(form.owned for form in given.values()):
+            kept = _kept_owned(about.rule, given)
+            found += [kept] if kept is not None else []
+        given = {i: form._replace(kind="add") if form.owned else form for i, form in given.items()}
         forms = {(form.partial, form.kind) for form in given.values()}
-        (parts, kind), same = next(iter(forms)), len(forms) == 1
-        found: list[tuple[Cut, str, frozenset[int]] | None] = []
+        parts, kind = next(iter(forms))
         if kind != "add" and not (op.name in MOVES and len(haves) == 1):
-            return [None]
-        if op.name in TOGETHER and same and len(given) == len(haves):
-            found.append((parts, kind, frozenset(given)))
-        if op.name == "tensor.conv" and len(haves) > 2:
-            return [None]  # each socket would add the bias
+            return [*found, None]
+        if op.name in TOGETHER and len(forms) == 1 and len(given) == len(haves):
+            found.append(Kept(parts, dict.fromkeys(given, kind), (kind,)))
         for i, form in given.items():
-            if i in LINEAR.get(op.name, ()) and operands(op).count(operands(op)[i]) == 1:
-                found.append((form.partial, form.kind, frozenset((i,))))
+            unlike = op.name == "tensor.conv" and len(haves) > 2  # each socket would add the bias
+            unlike |= op.name in DIVIDING and not dtypes.is_float(about.operands[i].dtype)
+            if i in LINEAR.get(op.name, ()) and operands(op).count(operands(op)[i]) == 1 and not unlike:
+                found.append(Kept(form.partial, {i: form.kind}, (form.kind,) * len(about.results)))
         return [*found, None]
+
+    def _owning(
+        self, op: Operation, about: Info, haves: tuple[tuple[Form, ...] | None, ...], choice: Choice
+    ) -> Choice | None:
+        """A way to take from weights of experts where each socket of `ep` has some of them: it takes from its own."""
+        experts = self.mesh.of("ep")
+        taken = {
+            x for form in (*choice.wants, *choice.gives) if form for cut in (*form.cuts, form.partial) for x in cut
+        }
+        if op.name != "tensor.gather" or haves[0] is not None or not experts or not taken.isdisjoint(experts):
+            return None
+        data, indices = about.operands
+        axis = about.attrs["axis"] % max(1, len(data.shape))
+        if len(data.shape) < 3 or len(indices.shape) != 1 or data.shape[axis] % self.mesh.size(experts):
+            return None
+        table, index = choice.wants
+        (result,) = choice.gives
+        if table is None or index is None or result.partial or index.partial:
+            return None
+        chosen = id(operands(op)[1]), data.shape[axis], experts
+        number = self._owners.setdefault(chosen, len(self._owners))
+        self.owners[number] = Owners(operands(op)[1], data.shape[axis], experts)
+        cuts = (*table.cuts[:axis], experts, *table.cuts[axis + 1 :])
+        return replace(
+            choice,
+            label=" and ".join(["experts over " + self.mesh.text(experts), *([choice.label] if choice.cuts else [])]),
+            wants=(Form(cuts), index),
+            gives=(Form(result.cuts, experts, owned(axis, number)),),
+            owners=number,
+        )
 
     def _assignments(
         self, op: Operation, about: Info, haves: tuple[tuple[Form, ...] | None, ...], kept: Cut
@@ -545,34 +606,41 @@ class Planner:
         about: Info,
         haves: tuple[tuple[Form, ...] | None, ...],
         cuts: dict[int, Cut],
-        kept: tuple[Cut, str, frozenset[int]] | None,
+        kept: Kept | None,
     ) -> Choice | None:
         rule, mesh = about.rule, self.mesh
-        parts, kind, keeping = kept or ((), "add", frozenset[int]())
+        parts, keeping, kinds = kept or Kept((), {}, ())
+        masks: tuple[str, ...] = ()
         wants: list[Form] = []
         for i, (places, type) in enumerate(zip(rule.operands, about.operands, strict=True)):
             cut = cut_of(rule, places, type, mesh, cuts)
             if cut is None:
                 return None
-            wants.append(Form(cut, parts, kind) if i in keeping else Form(cut))
+            wants.append(Form(cut, parts, keeping[i]) if i in keeping else Form(cut))
         reduced = tuple(x for n, cut in cuts.items() if rule.dims[n].reduce for x in cut)
         if reduced:
-            kinds = {rule.dims[n].reduce for n, cut in cuts.items() if cut and rule.dims[n].reduce}
-            if parts and kinds != {kind}:
+            combined = {rule.dims[n].reduce for n, cut in cuts.items() if cut and rule.dims[n].reduce}
+            if all(kind.startswith("own") for kind in kinds) and combined == {"add"}:
+                masks, kinds = kinds, ()  # what a socket does not own is none of the sum
+            if len(combined) > 1 or (kinds and combined != {*kinds}):
                 return None
-            (kind,) = kinds
+            kinds = tuple(combined) * len(rule.results)
         gives: list[Form] = []
-        for places, type in zip(rule.results, about.results, strict=True):
+        own: list[Form] = []
+        left = (*parts, *reduced)
+        for number, (places, type) in enumerate(zip(rule.results, about.results, strict=True)):
             cut = cut_of(rule, places, type, mesh, cuts)
             if cut is None:
                 return None
-            left = (*parts, *reduced)
-            gives.append(Form(cut, left, kind) if left else Form(cut))
+            gives.append(Form(cut, left, kinds[number]) if left else Form(cut))
+            own += [Form(cut, parts, masks[number])] if masks else []
         shared = mesh.size(x for cut in cuts.values() for x in cut)
         seconds = self.costs.work(op.name, about.attrs, about.operands, about.results) / shared
         scale = 1 / mesh.size(reduced) if rule.mean and reduced else 1.0
         items = tuple(sorted(cuts.items()))
-        return Choice(self._label(op, about, items), tuple(wants), tuple(gives), seconds, items, scale)
+        return Choice(
+            self._label(op, about, items), tuple(wants), tuple(gives), seconds, items, scale, masks=tuple(own)
+        )
 
     def _label(self, op: Operation, about: Info, cuts: tuple[tuple[int, Cut], ...]) -> str:
         """A way for people."""
@@ -678,7 +746,7 @@ class Planner:
                 if want is None:
                     have = new.forms.get(id(value), (whole(len(tt(value).shape)),))
                     want = next((f for f in reversed(have) if not f.partial), have[0])
-                    want = want.resolved if finish else want
+                    want = want.resolved if finish or want.owned else want
                 if self.obtain(scope, new, value, want) is None:
                     break
                 gives.append(want)
@@ -688,6 +756,23 @@ class Planner:
                 if key not in found or new.seconds < found[key].seconds:
                     found[key] = new
         return sorted(found.values(), key=lambda x: x.seconds)
+
+
+def _kept_owned(rule: Rule, given: Mapping[int, Form]) -> Kept | None:
+    """An op on operands of which each index of a dim has an owner, the same in all: so it is in the results, when the
+    op treats each index by itself."""
+    numbers: set[int] = set()
+    owners, parts = 0, ()
+    for i, form in given.items():
+        dim, owners = form.owned or (0, 0)
+        parts = form.partial
+        mine = [n for n, place in enumerate(rule.operands[i]) if place == (dim,) and not rule.dims[n].reduce]
+        numbers |= {*mine} or {-1}
+    number = numbers.pop() if len(numbers) == 1 else -1
+    if number < 0 or any(len(places[number]) != 1 for places in rule.results):
+        return None
+    kinds = tuple(owned(places[number][0], owners) for places in rule.results)
+    return Kept(parts, {i: form.kind for i, form in given.items()}, kinds)
 
 
 def type_of(op: Operation) -> type[Operation]:

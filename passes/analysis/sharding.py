@@ -21,6 +21,7 @@ from headrace.dialects.support.diagnostics import Collector, nearest
 from headrace.dialects.tensor import shapes
 from headrace.dialects.tensor.shapes import TT, Attrs
 from headrace.dialects.tensor.shapes.axes import axes_of
+from headrace.dialects.tensor.shapes.broadcasting import NUMERIC
 from headrace.dialects.tensor.shapes.contraction import matmul_dims
 from headrace.dialects.tensor.shapes.movement import reshape_groups
 
@@ -108,7 +109,8 @@ class Mesh:
 
 class Form(NamedTuple):
     """How a value lies on the sockets: the parts that each dim is cut along, and the parts along which sockets hold
-    what is still to be combined by `kind`."""
+    what is still to be combined by `kind`: "add", "max", "min" or "mul"; or "own:D:N", where of each index of dim D one
+    socket alone has what is right, and others have anything. Which one has it is said by the owners of number N."""
 
     cuts: tuple[Cut, ...]
     partial: Cut = ()
@@ -120,9 +122,22 @@ class Form(NamedTuple):
         return not self.partial and not any(self.cuts)
 
     @property
+    def owned(self) -> tuple[int, int] | None:
+        """The dim whose indices each have an owner, and the number of the owners."""
+        if not self.kind.startswith("own"):
+            return None
+        _, dim, owners = self.kind.split(":")
+        return int(dim), int(owners)
+
+    @property
     def resolved(self) -> Form:
         """The same with nothing left to combine."""
         return Form(self.cuts) if self.partial else self
+
+
+def owned(dim: int, owners: int) -> str:
+    """The kind of a form whose dim has owners."""
+    return f"own:{dim}:{owners}"
 
 
 def whole(rank: int) -> Form:
@@ -219,6 +234,8 @@ LINEAR: dict[str, tuple[int, ...]] = {
     "tensor.gather_nd": (0,),
 }
 """Ops that are linear in one of these operands when the others are given."""
+DIVIDING = frozenset(("tensor.div", "tensor.reduce_mean"))
+"""Those that are so for floats alone: integers are truncated."""
 
 
 def rule_of(name: str, attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Rule:
@@ -273,7 +290,7 @@ def _with_dim(rule: Rule, size: int, places: Sequence[Place], kind: str = "add")
 
 
 def _with_reduced(rule: Rule, kind: str, mean: bool, attrs: Attrs, x: TT) -> Rule:
-    if x.dtype == "i1" or (mean and not dtypes.is_float(x.dtype)):
+    if x.dtype not in NUMERIC or (mean and not dtypes.is_float(x.dtype)):
         return rule
     for axis in axes_of(attrs["axes"], len(x.shape)):
         rule = _with_dim(rule, x.shape[axis], ((axis,),), kind)
@@ -295,7 +312,7 @@ def _of_reshape(source: tuple[int, ...], target: tuple[int, ...]) -> Rule:
 
 class Step(NamedTuple):
     """A tensor op that lays a value otherwise: along parts of the mesh and a dim; `other` is what is joined by an
-    all_to_all."""
+    all_to_all. A `mask` is no op of that name: it makes zeros of what a socket does not own."""
 
     op: str
     cut: Cut
@@ -311,6 +328,8 @@ def after(form: Form, step: Step) -> Form:
     """The form after a step."""
     cuts, partial = list(form.cuts), form.partial
     match step.op:
+        case "mask":
+            return form._replace(kind="add")
         case "all_reduce":
             partial = tuple(x for x in partial if x not in step.cut)
         case "reduce_scatter":
@@ -329,7 +348,8 @@ def after(form: Form, step: Step) -> Form:
 @lru_cache(1 << 14)
 def steps(have: Form, want: Form) -> tuple[Step, ...] | None:
     """What makes one form of another; None when nothing does. What is sent is cut before it is sent where it can be."""
-    if not set(want.partial) <= set(have.partial) or (want.partial and want.kind != have.kind):
+    masked = have.owned is not None and want.kind == "add"
+    if not set(want.partial) <= set(have.partial) or (want.partial and want.kind != have.kind and not masked):
         return None
     found: list[Step] = []
     form = have
@@ -360,6 +380,8 @@ def steps(have: Form, want: Form) -> tuple[Step, ...] | None:
                 add(Step("socket_slice", tail, d))
 
     dims = range(len(have.cuts))
+    if masked:
+        add(Step("mask", have.partial, (have.owned or (0, 0))[0]))
     for d in dims:
         tail = surplus(d)
         for other in dims:
@@ -439,7 +461,7 @@ class Costs:
 
     def step(self, step: Step, block: TT) -> float:
         """One step on a socket's block."""
-        if step.op == "socket_slice":
+        if step.op in ("socket_slice", "mask"):
             return 1e-12
         group = self.mesh.group(step.cut)
         nbytes = block.elements * dtypes.byte_size(block.dtype)

@@ -82,9 +82,10 @@ def choose(
     """Loops of a stage: outer dims first until `steps` iterations; the innermost keeps `rows` indices a tile.
 
     The last dim (columns) is not looped, unless the second operand of a contraction has more than `resident` bytes:
-    then the columns are the outermost loop, so that it streams through in blocks, two of which have `passing` bytes. A
-    convolution loops over its outer spatial dims, and over output channels for the same reason. Where there is no
-    contraction, the columns are the innermost loop if two tiles had more than `passing` bytes otherwise.
+    then the columns are the outermost loop, so that it streams through in blocks, two of which have `passing` bytes.
+    One that is many matrices, of which few are held at a time, streams through by matrices as it is. A convolution
+    loops over its outer spatial dims, and over output channels for the same reason. Where there is no contraction, the
+    columns are the innermost loop if two tiles had more than `passing` bytes otherwise.
 
     `prefer` gives the outermost loop (axis and count) that follows what feeds the stage best, if any; other dims are
     then looped inside it until a tile of the result has at most `block` bytes.
@@ -114,11 +115,12 @@ def choose(
     nbytes = body.types[held].elements * dtypes.byte_size(body.types[held].dtype)
     streamed: list[tuple[Axis, int, int]] = []
     columns = next((a for a in found if a.dim_of(body.outputs[0]) == across and held in a.follows), None)
-    if nbytes > resident and columns is not None:
-        count = least_divisor(columns.size, -(-2 * nbytes // max(1, passing)))  # two blocks are held at a time
-        streamed = [(columns, count, columns.size // count)] if count > 1 else []
     spared = (across, last)
     others = [a for a in found if a.dim_of(body.outputs[0]) not in spared]
+    matrices = prod(count for axis, count, _ in _split(others, steps, rows) if held in axis.follows)
+    if nbytes // matrices > resident and columns is not None:
+        count = least_divisor(columns.size, -(-2 * nbytes // max(1, passing)))  # two blocks are held at a time
+        streamed = [(columns, count, columns.size // count)] if count > 1 else []
     left = max(1, steps // max(1, *(count for _, count, _ in streamed), 1))
     loops = _split(others, left, 1 if conv else rows)
     followed = prefer(others, loops) if prefer is not None and not streamed else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import gcd
 from typing import Any, ClassVar
 
 from xdsl.context import Context
@@ -17,6 +16,7 @@ from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.journal import Candidate, count, current, decide, may
 from headrace.dialects.tensor.base import create, ir_type, make, operands, tt
+from headrace.dialects.tensor.decompositions import Emit
 from headrace.dialects.tensor.program import MESH, Sharding, set_mesh, set_shardings, signature
 from headrace.dialects.tensor.shapes import TT, block_attrs
 from headrace.dialects.tensor.shapes.collective import COMMUNICATING, PER_SOCKET
@@ -161,17 +161,17 @@ def refuse_unused(mesh: Mesh, main: FuncOp, plan: Plan, functions: Iterable[Func
     axis = mesh.parts[idle[0]].axis
     size, left = mesh.size(mesh.of(axis)), mesh.size(i for i in idle if mesh.parts[i].axis == axis)
     if axis == "ep":
-        sizes = {tt(x).shape[0] for op in _products(functions) for x in operands(op) if len(tt(x).shape) > 2}
-        what, nothing = "weights of experts", "no product has weights of several experts side by side"
+        weights = (tt(op.result).shape for func in functions for op in func.body.block.ops if isinstance(op, WeightOp))
+        sizes = {shape[0] for shape in weights if len(shape) > 2}
+        what, nothing = "experts of the weights", "no product has weights of several experts side by side"
     else:
         sizes = {n for op in _products(functions) for x in operands(op)[1:] for n in tt(x).shape}
-        what, nothing = "weights of products", "the program has no products with weights"
-    common = gcd(*sizes) if axis == "ep" else 0
-    fits = [n for n in range(2, 257) if any(s % n == 0 for s in sizes) and (not common or common % n == 0)]
+        what, nothing = "dims of the weights of products", "the program has no products with weights"
+    fits = [n for n in range(2, 257) if any(s % n == 0 for s in sizes)]
     raise CompileError(
         "bad-mesh",
         f"partition: nothing is cut along {f'a factor {left} of ' if left < size else ''}{axis}={size}",
-        why=f"no dim of the {what} is shared evenly by so many sockets" if sizes else nothing,
+        why=f"{what} are not shared evenly by so many sockets" if sizes else nothing,
         fix=f"sizes that fit: {', '.join(map(str, fits[:12]))}" if fits else f"give no {axis}",
         location=locations.of(main),
     )
@@ -268,6 +268,7 @@ class _Writer:
         self.block = Block()
         self.values: dict[int, dict[Form, SSAValue]] = {}
         """The forms in which a value of the old function is there."""
+        self.places: dict[tuple[int, Cut], tuple[SSAValue, SSAValue]] = {}
 
     def write(self, name: str) -> FuncOp:
         """The function."""
@@ -317,7 +318,14 @@ class _Writer:
         found = steps(have, want)
         assert found is not None, "planned"
         for step in found:
-            op = self.add(create(f"tensor.{step.op}", [value], self.maker.attrs(step, have.kind), location))
+            if step.op == "mask":
+                value = self.mask(value, have, location)
+                continue
+            op = self.add(
+                create(
+                    f"tensor.{step.op}", [value], self.maker.attrs(step, "add" if have.owned else have.kind), location
+                )
+            )
             if step.op != "socket_slice":
                 count(step.op)
             value = op.results[0]
@@ -357,15 +365,61 @@ class _Writer:
             (form,) = choice.gives
             self.values[id(op.results[0])] = {form: self.value(choice.value, form)}
             return made[-1] if made else None
+        if choice.owners >= 0:
+            return self.take_own(op, choice)
         made = self.block_op(op, [form for form in choice.wants if form is not None], choice.gives)
         results = list(made.results)
         if choice.scale != 1:
             (result,) = results
             factor = self.add(filled(TT((), tt(result).dtype), choice.scale, op.location)).results[0]
             results = [self.add(create("tensor.mul", [result, factor], {}, op.location)).results[0]]
+        for number, form in enumerate(choice.masks):
+            results[number] = self.mask(results[number], form, op.location)
         for old, new, form in zip(op.results, results, choice.gives, strict=True):
             self.values[id(old)] = {form: new}
         return made
+
+    # Experts
+
+    def place(self, owners: int, cut: Cut, location: locations.Location) -> tuple[SSAValue, SSAValue]:
+        """Where in a socket's experts those are that are asked for (the first one for those that are not there), and
+        whether they are there. `cut` is how the dim is cut that has owners."""
+        key = owners, cut
+        if key not in self.places:
+            indices, experts, parts = self.maker.planner.owners[owners]
+            e = Emit(self.add, location)
+            given = self.value(indices, Form((cut,)))
+            group = self.mesh.group(parts)
+            size = experts // self.mesh.size(parts)
+            number = e.socket_index(axes=group.axes, sizes=group.sizes, strides=group.strides)
+            first = e.mul(e.cast_to(number, tt(given).dtype), size)
+            at = e.sub(e.select(e.less(given, 0), e.add(given, experts), given), first)
+            mine = e.and_(e.greater_equal(at, 0), e.less(at, size))
+            self.places[key] = e.select(mine, at, e.filled(TT((), tt(given).dtype), 0)), mine
+        return self.places[key]
+
+    def take_own(self, op: Operation, choice: Choice) -> Operation:
+        """Take from a socket's own experts; of those that it has not it takes the first one."""
+        table, index = choice.wants
+        (form,) = choice.gives
+        assert table is not None and index is not None and form.owned is not None
+        at, _ = self.place(choice.owners, index.cuts[0], op.location)
+        attrs = self.maker.planner.info(op).attrs
+        made = self.add(create(op.name, [self.value(operands(op)[0], table), at], attrs, op.location))
+        self.values[id(op.results[0])] = {form: made.results[0]}
+        return made
+
+    def mask(self, value: SSAValue, form: Form, location: locations.Location) -> SSAValue:
+        """Zeros for what the socket does not own."""
+        assert form.owned is not None
+        dim, owners = form.owned
+        _, mine = self.place(owners, form.cuts[dim], location)
+        e = Emit(self.add, location)
+        shape = tt(value).shape
+        wide = e.reshape_to(mine, tuple(n if d == dim else 1 for d, n in enumerate(shape)))
+        return e.select(wide, value, e.filled(TT((), tt(value).dtype), 0))
+
+    # Ops on blocks
 
     def block_op(self, op: Operation, wants: Sequence[Form], gives: Sequence[Form]) -> Operation:
         """The op on blocks of these forms."""

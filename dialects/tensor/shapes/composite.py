@@ -121,7 +121,7 @@ def _tile_group_norm(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]
 
 @adapts("tensor.group_norm")
 def _adapt_group_norm(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Attrs:
-    return {**attrs, "groups": min(attrs["groups"], operands[0].shape[1])}
+    return {**attrs, "groups": min(attrs["groups"], operands[0].shape[1] or attrs["groups"])}
 
 
 @joins("tensor.group_norm")

@@ -2,6 +2,7 @@
 // RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=0.0 passing=0.0}' --split-input-file | filecheck %s --check-prefix=COLUMNS
 // RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=0.0 passing=1.8e-07}' --split-input-file | filecheck %s --check-prefix=BLOCKS
 // RUN: headrace-opt %s -p 'tile{rows=2 steps=4 block=0.0}' --split-input-file | filecheck %s --check-prefix=HEADS
+// RUN: headrace-opt %s -p 'tile{rows=2 steps=4 resident=3.0e-07 passing=0.0}' --split-input-file | filecheck %s --check-prefix=MATRICES
 
 // Rows of a matmul are looped, its second operand is repeated; the load of the rows follows.
 // CHECK-LABEL: func.func @main(
@@ -242,5 +243,32 @@ builtin.module attributes {machine.device = #machine.device<"sn40l">} {
       dataflow.yield %10 : tensor<4x8x8xf32>
     }
     func.return %0 : tensor<4x8x8xf32>
+  }
+}
+
+// -----
+
+// Matrices that are too many to stay on the chip stream through one by one, not by columns of all.
+// CHECK-LABEL: func.func @main(
+// CHECK:         dataflow.stage "matmul_0"
+// MATRICES-LABEL: func.func @main(%x: tensor<4x3x6xf32>
+// MATRICES:       dataflow.stage "matmul_0"({{.*}}) : (!dataflow.stream<tensor<1x3x6xf32>, [4 on 0 by 1]>, !dataflow.stream<tensor<1x6x4xf32>, [4 on 0 by 1]>) -> !dataflow.stream<tensor<1x3x4xf32>, [4 on 0 by 1]>
+builtin.module attributes {machine.device = #machine.device<"sn40l">} {
+  func.func @main(%x: tensor<4x3x6xf32>, %w: tensor<4x6x4xf32>) -> tensor<4x3x4xf32> {
+    %0 = dataflow.section "main_0"(%x, %w) : (tensor<4x3x6xf32>, tensor<4x6x4xf32>) -> tensor<4x3x4xf32> {
+    ^bb0(%1: tensor<4x3x6xf32>, %2: tensor<4x6x4xf32>):
+      %3 = dataflow.load %1 at 0 [18, 6, 1] : tensor<4x3x6xf32> -> !dataflow.stream<tensor<4x3x6xf32>>
+      %4 = dataflow.buffer [4, 3, 6] (%3 at 0 [18, 6, 1]) to (at 0 [18, 6, 1]) : (!dataflow.stream<tensor<4x3x6xf32>>) -> !dataflow.stream<tensor<4x3x6xf32>>
+      %5 = dataflow.load %2 at 0 [24, 4, 1] : tensor<4x6x4xf32> -> !dataflow.stream<tensor<4x6x4xf32>>
+      %6 = dataflow.buffer [4, 6, 4] (%5 at 0 [24, 4, 1]) to (at 0 [24, 4, 1]) : (!dataflow.stream<tensor<4x6x4xf32>>) -> !dataflow.stream<tensor<4x6x4xf32>>
+      %7 = dataflow.stage "matmul_0"(%4, %6) : (!dataflow.stream<tensor<4x3x6xf32>>, !dataflow.stream<tensor<4x6x4xf32>>) -> !dataflow.stream<tensor<4x3x4xf32>> {
+      ^bb0(%8: tensor<4x3x6xf32>, %9: tensor<4x6x4xf32>):
+        %10 = tensor.matmul %8, %9 : tensor<4x3x6xf32>, tensor<4x6x4xf32> -> tensor<4x3x4xf32>
+        dataflow.yield %10 : tensor<4x3x4xf32>
+      }
+      %8 = dataflow.store (%7 at 0 [12, 4, 1]) : (!dataflow.stream<tensor<4x3x4xf32>>) -> tensor<4x3x4xf32>
+      dataflow.yield %8 : tensor<4x3x4xf32>
+    }
+    func.return %0 : tensor<4x3x4xf32>
   }
 }

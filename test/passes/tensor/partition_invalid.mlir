@@ -5,7 +5,7 @@
 // RUN: not headrace-opt %s -p 'partition{mesh="tp=2"},partition{mesh="tp=2"}' 2>&1 | filecheck %s --check-prefix=TWICE
 
 // PRIME: error: partition: nothing is cut along tp=7 [bad-mesh]
-// PRIME: no dim of the weights of products is shared evenly by so many sockets
+// PRIME: dims of the weights of products are not shared evenly by so many sockets
 // PRIME: sizes that fit: 2, 4
 // BATCH: error: partition: dp=3 cannot cut the batch, dim 0 of input 'x', of 4 [bad-mesh]
 // BATCH: dp=2 or 4
