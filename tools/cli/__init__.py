@@ -24,13 +24,14 @@ COMMANDS = {
     "bisect": "the pass, and the one rewrite of it, with which a model fails",
     "reduce": "make a model that fails as small as it gets",
     "bench": "latency and throughput of an artifact",
+    "validate": "predictions held against published results",
     "decoder": "write a decoder-only transformer of a given size as IR",
     "devices": "the devices, and every number of one with its source",
     "demo": "compile, run, compare and profile a small attention model",
 }
 """Name of a subcommand → one line of help. `headrace.tools.cli.<name>` defines it as `command`."""
 
-ONE_THREAD = ("compile", "bench")
+ONE_THREAD = ("compile", "bench", "validate")
 """Subcommands that keep NumPy to one thread unless the environment says otherwise: the bytes of a derived weight must
 not depend on the number of cores, and neither must a latency."""
 

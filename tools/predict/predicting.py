@@ -71,6 +71,7 @@ class Prediction:
     memory: MemoryPlan
     compile_seconds: float
     timing: Timing = field(repr=False, compare=False)
+    program: Program = field(repr=False, compare=False)
 
     @property
     def tokens_per_second(self) -> float:
@@ -202,6 +203,7 @@ def predict_program(
         memory_plan(program, timing),
         compile_seconds,
         timing,
+        program,
     )
 
 

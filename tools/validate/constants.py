@@ -1,0 +1,66 @@
+"""The free constants: numbers of device files that nothing published gives, and on which rows they were set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.dialects.machine.device import device_bases, load_device
+
+DEVICES = ("sn10", "sn40l", "sn50")
+FREE: dict[str, tuple[str, ...]] = {
+    "launch.software": ("6", "7.decode", "7.prefill"),
+    "launch.hardware": ("7.decode", "7.prefill", "19"),
+    "launch.reconfigure": ("19",),
+    "sockets.latency": ("10",),
+    "sockets.link_latency": (),
+    "sockets.link_bandwidth": (),
+    "sockets.efficiency": (),
+    "sockets.header": (),
+    "hbm.efficiency": (),
+    "ddr.efficiency": (),
+}
+"""Entry of a device file → the rows that it is set by; none are inferred from other facts, and fitted to nothing."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A free constant of a device."""
+
+    path: str
+    device: str
+    value: float
+    unit: str
+    basis: str
+    rows: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "entry": self.path,
+            "device": self.device,
+            "value": self.value,
+            "unit": self.unit,
+            "basis": self.basis,
+            "fitted_on": list(self.rows),
+        }
+
+
+def constants() -> tuple[Constant, ...]:
+    """All of them that are not published, as the device files have them."""
+    found: list[Constant] = []
+    for path, rows in FREE.items():
+        for name in DEVICES:
+            basis = device_bases(name).get(path)
+            if basis is None or basis.kind == "source":
+                continue
+            at: Any = load_device(name)
+            for part in path.split("."):
+                at = getattr(at, part)
+            # the rows are of one device; the others take over its value, or scale it
+            mine = rows if name == "sn40l" else ()
+            found.append(Constant(path, name, float(at), basis.unit, f"{basis.kind}: {basis.text}", mine))
+    return tuple(found)
+
+
+__all__ = ["DEVICES", "FREE", "Constant", "constants"]
