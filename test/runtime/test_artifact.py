@@ -170,11 +170,11 @@ def test_states_that_are_broken_or_of_another_program_are_refused(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("schema", "told", "fix"), [("0", "older", "compile the model again"), ("4", "newer", "upgrade")]
+    ("schema", "told", "fix"), [("0", "older", "compile the model again"), ("5", "newer", "upgrade")]
 )
 def test_another_schema_says_which_side_to_rebuild(saved: Path, schema: str, told: str, fix: str) -> None:
     data = saved.read_bytes()
-    saved.write_bytes(data.replace(b'"schema":"3"', b'"schema":"%s"' % schema.encode()))
+    saved.write_bytes(data.replace(b'"schema":"4"', b'"schema":"%s"' % schema.encode()))
     error = refused(saved)
     assert error.code == "artifact-schema"
     assert told in error.why and fix in error.fix

@@ -87,6 +87,14 @@ class ModelWeights:
                 location=error.location,
             ) from None
 
+    def variants(self, key: str, sockets: int) -> tuple[int, ...]:
+        """For each socket the first one that has the same block of a weight; empty when all have all of it."""
+        from headrace.dialects.tensor.interpreter import places
+
+        groups = self._interpreter.groups(key)
+        first: dict[tuple[int, ...], int] = {}
+        return tuple(first.setdefault(places(groups, i), i) for i in range(sockets)) if groups else ()
+
 
 @dataclass
 class Translation:
@@ -174,11 +182,11 @@ def compile(
     `fp32` (as the model says) or `bf16` (f32 becomes bf16, with casts at inputs and outputs; `lower_ports` says which
     ports become bf16, too: `none`, `states`, which stay on the device, or `all`); `weights_precision`: `f8e4m3` stores
     weights of products in eight bits, with a scale per column. `native_types` refuses ops that compute in types that
-    the device emulates, and says how long they would take. `mesh`: sizes of the
-    axes of a mesh of sockets that share the work, major first: {"dp": 2, "tp": 8} (`tp` cuts dims of weights, `dp` the
-    batch, `ep` experts). `start`: the
-    phase that made the IR (`import`, `tensor`, `dataflow` or `rdu`), after which compilation goes on; by default that
-    is read off the IR. `watch` looks at the passes as they run. `out` writes the artifact too.
+    the device emulates, and says how long they would take. `mesh`: sizes of the axes of a mesh of sockets that share
+    the work, major first: {"dp": 2, "tp": 8} (`tp` cuts dims of weights, `dp` the batch, `ep` experts); the executable
+    takes and gives whole tensors as ever. `start`: the phase that made the IR (`import`, `tensor`, `dataflow` or
+    `rdu`), after which compilation goes on; by default that is read off the IR. `watch` looks at the passes as they
+    run. `out` writes the artifact too.
 
     The program is bound to memory when it is first run or asked for its ports. `CompileError` lists everything that is
     wrong with model, options or device.
@@ -593,7 +601,7 @@ def _stages(
             raise CompileError(
                 "bad-option",
                 "passes are given beside a mesh",
-                fix=f"put {pipelines.PARTITION}{{mesh=\"{how.mesh}\"}} among the passes, last of phase tensor",
+                fix=f'put {pipelines.PARTITION}{{mesh="{how.mesh}"}} among the passes, last of phase tensor',
             )
         if how.mode != "O3" or how.rules:
             raise CompileError(
@@ -648,9 +656,9 @@ PHASE_LAP = "phase "
 def executable(done: Translation) -> Executable | ModuleExecutable:
     """The executable of a translation; of a PyTorch program one that is called like it. It binds its memory when first
     needed."""
-    from headrace.executable import CompiledExecutable
+    from headrace.executable import compiled
 
-    made = CompiledExecutable(done)
+    made = compiled(done)
     if done.call is None:
         return made
     from headrace.modules import ModuleExecutable
