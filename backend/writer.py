@@ -19,6 +19,7 @@ import numpy as np
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.files import replacing
+from headrace.dialects.tensor.meaning.collective import Socket, on_socket
 from headrace.dialects.tensor.meaning.special import rounds_to
 from headrace.dialects.tensor.shapes import TT
 from headrace.runtime import table
@@ -28,10 +29,12 @@ from headrace.runtime.artifact import (
     PROGRAM,
     STATE,
     TABLES,
+    VARIANTS,
     canonical,
     digest_of_digests,
     header_digest,
     reserved,
+    variant,
 )
 from headrace.runtime.program import Port, Program
 
@@ -44,7 +47,11 @@ class Weights(Protocol):
     """What the writer needs of a weight store or an open artifact."""
 
     def array(self, key: str) -> Array:
-        """The weight of that key; `CompileError` when there are no bytes for it."""
+        """The weight of that key, of the socket that runs; `CompileError` when there are no bytes for it."""
+        ...
+
+    def variants(self, key: str, sockets: int) -> tuple[int, ...]:
+        """For each socket the first one that has the same block of a weight; empty when all have all of it."""
         ...
 
 
@@ -66,7 +73,8 @@ def write_artifact(
     """
     path = Path(path)
     tables: dict[str, Array] = dict(zip((PROGRAM, TABLES), table.encode(program), strict=True))
-    held = _weights(program, weights) | _states(program, states or {})
+    cut = _variants(program, weights)
+    held = _weights(program, weights, cut) | _states(program, states or {})
     header: dict[str, Any] = {}
     at = 0
     types = {PROGRAM: TT(tables[PROGRAM].shape, "ui8"), TABLES: TT(tables[TABLES].shape, "i32")}
@@ -74,7 +82,7 @@ def write_artifact(
         end = at + type.elements * dtypes.byte_size(type.dtype)
         header[name] = {"data_offsets": [at, end], "dtype": NAMES[type.dtype], "shape": list(type.shape)}
         at = end
-    metadata = _manifest(program, compiler, manifest or {})
+    metadata = _manifest(program, compiler, {**(manifest or {}), **({VARIANTS: cut} if cut else {})})
     digests: dict[str, Any] = {name: hashlib.sha256(array.data).hexdigest() for name, array in tables.items()}
     digests["header"] = header_digest(metadata, header)
     digests["weights"] = dict.fromkeys(held, "0" * 64)
@@ -128,8 +136,19 @@ def _header_bytes(header: Mapping[str, Any], metadata: Mapping[str, str], digest
     return struct.pack("<Q", len(text)) + text
 
 
-def _weights(program: Program, weights: Weights | None) -> dict[str, tuple[TT, Array]]:
-    """Types and arrays of all weights by key, in file order."""
+def _variants(program: Program, weights: Weights | None) -> dict[str, tuple[int, ...]]:
+    """The weights that are cut over sockets, each with the socket whose block each socket has."""
+    if weights is None or program.sockets == 1:
+        return {}
+    keys = dict.fromkeys(region.key for region in program.regions if region.kind == "weight")
+    return {key: found for key in keys if (found := weights.variants(key, program.sockets))}
+
+
+def _weights(
+    program: Program, weights: Weights | None, cut: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[TT, Array]]:
+    """Types and arrays of all weights by name in the file, in file order. Of those that are cut each block is there
+    once."""
     found: dict[str, TT] = {}
     wrong: list[str] = []
     for region in program.regions:
@@ -141,7 +160,14 @@ def _weights(program: Program, weights: Weights | None) -> dict[str, tuple[TT, A
             wrong.append(f"'{region.key}' is a reserved name")
     if weights is None:
         return {}
-    arrays = {key: weights.array(key) for key in found}
+    arrays: dict[str, Array] = {}
+    types, found = found, {}
+    for key, type in types.items():
+        for socket in dict.fromkeys(cut.get(key, (0,))):
+            name = variant(key, socket) if key in cut else key
+            found[name] = type
+            with on_socket(Socket(socket)):
+                arrays[name] = weights.array(key)
     for key, type in found.items():
         array = arrays[key]
         if tuple(array.shape) != type.shape or array.dtype != dtypes.to_numpy(type.dtype):
@@ -160,7 +186,7 @@ def _states(program: Program, states: Mapping[str, Array]) -> dict[str, tuple[TT
     """Types and arrays of the states that do not begin at zero, in order of the program's inputs. Floats are rounded to
     a narrower type that a state has."""
     past = {name for name, _ in program.states}
-    types = {port.name: port.type for port in program.inputs if port.name in past}
+    types = {port.name: program.whole(port) for port in program.inputs if port.name in past}
     found: dict[str, tuple[TT, Array]] = {}
     wrong: list[str] = [f"there is no state '{name}'" for name in states if name not in types]
     for name, type in types.items():

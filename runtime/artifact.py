@@ -29,6 +29,7 @@ import numpy as np
 
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import CompileError, nearest
+from headrace.dialects.tensor.meaning.collective import current_socket
 from headrace.dialects.tensor.shapes import TT
 from headrace.runtime import table
 from headrace.runtime.program import Program
@@ -37,6 +38,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 PROGRAM, TABLES = "headrace/program", "headrace/tables"
 STATE = "headrace/state/"
 FORMAT = "headrace"
+VARIANTS = "blocks"
+"""The manifest field that says, for each weight that is cut over sockets, whose block in the file each socket has."""
 CHEAP = 64 << 20
 """Weights of at most so many bytes together are verified by default."""
 MAX_HEADER = 100 << 20
@@ -68,7 +71,7 @@ class Artifact:
 
     def array(self, key: str) -> Array:
         """The weight of that key; `CompileError` when the artifact has none (it was compiled shape-only)."""
-        entry = self.entries.get(key)
+        entry = self.entries.get(self._stored(key))
         if entry is None or reserved(key):
             raise CompileError(
                 "missing-weight",
@@ -77,6 +80,23 @@ class Artifact:
                 fix="compile it with its weights to run it",
             )
         return _view(self.data, entry)
+
+    def _stored(self, key: str) -> str:
+        """The name in the file of a weight: of one that is cut over sockets, that of the block of the socket that
+        runs."""
+        blocks = self.variants(key, self.program.sockets)
+        return variant(key, blocks[current_socket().index]) if blocks else key
+
+    def variants(self, key: str, sockets: int) -> tuple[int, ...]:
+        """For each socket the first one that has the same block of a weight; empty when all have all of it."""
+        table = self.manifest.get(VARIANTS)
+        found: Any = cast("dict[str, Any]", table).get(key, ()) if isinstance(table, dict) else ()
+        if not found:
+            return ()
+        blocks = cast("list[Any]", found) if isinstance(found, list) else []
+        if len(blocks) != sockets or not all(isinstance(x, int) and 0 <= x < sockets for x in blocks):
+            raise _bad(self.path, f"blocks of weight '{key}' are not of {sockets} sockets")
+        return tuple(blocks)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -88,6 +108,11 @@ class Artifact:
         """What states hold at first, by the input that they stand for; those that are left out are zero."""
         found = {key.removeprefix(STATE): entry for key, entry in self.entries.items() if key.startswith(STATE)}
         return {name: _view(self.data, entry) for name, entry in found.items()}
+
+
+def variant(key: str, socket: int) -> str:
+    """The name in the file of the block of a weight that a socket has."""
+    return f"{key}@{socket}"
 
 
 def reserved(key: str) -> bool:
@@ -128,17 +153,22 @@ def open_artifact(path: str | os.PathLike[str], verify: bool | None = None) -> A
         program = table.decode(_view(data, entries[PROGRAM]), _view(data, entries[TABLES]))
     except table.BadTable as error:
         raise _bad(path, f"the program table is broken: {error}") from None
-    for region in program.regions:
-        if region.kind == "weight" and region.key in entries and entries[region.key].type != region.type:
-            raise _bad(path, f"weight '{region.key}' is {entries[region.key].type} but the program has {region.type}")
     _check_states(path, program, entries)
-    return Artifact(path, program, _decoded(found), entries, data)
+    made = Artifact(path, program, _decoded(found), entries, data)
+    for region in program.regions:
+        if region.kind != "weight":
+            continue
+        blocks = dict.fromkeys(made.variants(region.key, program.sockets))
+        for name in [variant(region.key, i) for i in blocks] or [region.key]:
+            if name in entries and entries[name].type != region.type:
+                raise _bad(path, f"weight '{name}' is {entries[name].type} but the program has {region.type}")
+    return made
 
 
 def _check_states(path: Path, program: Program, entries: Mapping[str, Entry]) -> None:
     """What states hold at first is of states that the program has, and of their types."""
     past = {name for name, _ in program.states}
-    types = {port.name: port.type for port in program.inputs if port.name in past}
+    types = {port.name: program.whole(port) for port in program.inputs if port.name in past}
     for key, entry in entries.items():
         name = key.removeprefix(STATE)
         if name != key and entry.type != types.get(name):

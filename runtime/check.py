@@ -22,7 +22,7 @@ from headrace.dialects.support.diagnostics import Collector
 from headrace.dialects.tensor import shapes
 from headrace.dialects.tensor.shapes import ShapeError
 from headrace.runtime import geometry
-from headrace.runtime.program import Agcu, Config, Flow, Pcu, Pmu, Program, Unit, elements
+from headrace.runtime.program import Agcu, Config, Flow, Pcu, Pmu, Port, Program, Unit, elements
 
 CODE = "bad-program"
 CONSTANT = "tensor.constant"
@@ -609,12 +609,31 @@ def _check_launches(program: Program, found: Collector) -> None:
             if what == "output" and port.region not in ready:
                 found.add(CODE, f"output '{port.name}' is in region '{region.name}', which nothing writes")
     inputs, outputs = {p.name: p for p in program.inputs}, {p.name: p for p in program.outputs}
+    _check_mesh(program, inputs | outputs, found)
     for past, present in program.states:
         a, b = inputs.get(past), outputs.get(present)
         if a is None or b is None:
             found.add(CODE, f"state '{past}' = '{present}' is not an input and an output")
         elif a.type != b.type:
             found.add(CODE, f"state '{past}' is {a.type} but '{present}' is {b.type}")
+
+
+def _check_mesh(program: Program, ports: Mapping[str, Port], found: Collector) -> None:
+    """Axes have sizes, and ports are cut over axes that are there, once each."""
+    for axis, size in program.mesh.items():
+        if size < 1:
+            found.add(CODE, f"axis '{axis}' of the mesh has {size} sockets")
+    for name, dims in program.shardings.items():
+        if name not in ports:
+            found.add(CODE, f"'{name}' is cut over the mesh and is no port")
+        elif len(dims) != len(ports[name].type.shape):
+            found.add(CODE, f"port '{name}' of {ports[name].type} is cut as if it had {len(dims)} dims")
+        over = [axis for dim in dims for axis in dim]
+        if len(set(over)) < len(over) or not program.mesh.keys() >= set(over):
+            found.add(CODE, f"port '{name}' is cut over axes {over} of a mesh of {list(program.mesh)}")
+    for past, present in program.states:
+        if program.shardings.get(past) != program.shardings.get(present):
+            found.add(CODE, f"state '{past}' and '{present}' are cut in different ways")
 
 
 def _check_runs(program: Program, found: Collector) -> None:

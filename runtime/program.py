@@ -196,6 +196,9 @@ class Port:
 class Program:
     """A whole routed program. `states` lists (input name, output name) that share one buffer kept between runs; `loops`
     says which of the launches the chip repeats.
+    It is what one socket runs: `mesh` has the sizes of the axes that sockets are numbered over, row-major (empty for
+    one socket), and `shardings` by port for each dim the axes that it is cut over; types of ports are those of one
+    socket.
     `device` is the device description as plain data; `meta` holds what reports need (model name, pipeline, options)."""
 
     device: Mapping[str, Any]
@@ -207,6 +210,19 @@ class Program:
     states: tuple[tuple[str, str], ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     loops: tuple[LaunchLoop, ...] = ()
+    mesh: Mapping[str, int] = field(default_factory=dict[str, int])
+    shardings: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict[str, tuple[tuple[str, ...], ...]])
+
+    @property
+    def sockets(self) -> int:
+        """How many sockets run it."""
+        return prod(self.mesh.values())
+
+    def whole(self, port: Port) -> TT:
+        """The type of a port over all sockets."""
+        dims = self.shardings.get(port.name, ((),) * len(port.type.shape))
+        shape = [n * prod(self.mesh.get(a, 1) for a in x) for n, x in zip(port.type.shape, dims, strict=False)]
+        return TT(tuple(shape), port.type.dtype)
 
     @property
     def runs(self) -> int:

@@ -20,7 +20,8 @@ from headrace.runtime.artifact import Artifact, open_artifact
 from headrace.runtime.check import check_program
 from headrace.runtime.literal import stream_config
 from headrace.runtime.plan import Part, Plan, Step, bind_program, plan_configs, run_steps
-from headrace.runtime.program import Port, Program
+from headrace.runtime.program import Launch, Port, Program
+from headrace.runtime.schedule import ConfigPlan
 
 if TYPE_CHECKING:
     from headrace.runtime.timing import Timing
@@ -68,11 +69,13 @@ class Executable:
         manifest: Mapping[str, Any] | None = None,
         initial: Mapping[str, Array] | None = None,
         save: Callable[[Executable, str | os.PathLike[str]], None] | None = None,
+        plans: Sequence[tuple[Launch, ConfigPlan | str]] | None = None,
         _like: Executable | None = None,
     ) -> None:
         """`literal` executes tile by tile through the flows. `check` false skips `check_program` (for programs just
         compiled and checked). `initial` is what states hold at first, where that is not zero; an artifact says so
-        itself. `save` writes an artifact (the compiler gives it; the runtime writes none)."""
+        itself. `save` writes an artifact (the compiler gives it; the runtime writes none). `plans` are those of
+        `plan_configs` if at hand."""
         if check:
             check_program(program)
         self.program = program
@@ -80,7 +83,7 @@ class Executable:
         self.literal = literal
         self.manifest: Mapping[str, Any] = manifest or {}
         self._save = save
-        self._configs = _like._configs if _like else (None if literal else plan_configs(program))
+        self._configs = _like._configs if _like else plans or (None if literal else plan_configs(program))
         shared = _like._plan if _like else None
         self._plan: Plan = bind_program(
             program, weights.array, literal_only=literal, plans=self._configs, shared=shared
@@ -297,6 +300,15 @@ class Executable:
         artifact has). Floats are rounded to a narrower type that the state has. `CompileError` on a wrong name, shape
         or type."""
         given = dict(state or {})
+        self._check_state(given)
+        for name, view in self._states.items():
+            if name in given:
+                np.copyto(view, given[name], "unsafe")
+            else:
+                view[...] = self._initial.get(name, 0)
+
+    def _check_state(self, given: Mapping[str, Any]) -> None:
+        """Refuse what is no state, or of another type."""
         found = Collector()
         for name, array in given.items():
             view = self._states.get(name)
@@ -305,11 +317,6 @@ class Executable:
             elif np.shape(array) != view.shape or not rounds_to(np.asarray(array).dtype, view.dtype):
                 found.add("bad-input", f"state '{name}' is {_type(np.asarray(array))}, expected {_type(view)}")
         found.raise_if_any()
-        for name, view in self._states.items():
-            if name in given:
-                np.copyto(view, given[name], "unsafe")
-            else:
-                view[...] = self._initial.get(name, 0)
 
     # Time
 
@@ -359,9 +366,25 @@ def _fix(name: str, array: Array, view: Array) -> str:
     return "compile for this shape" if array.shape != view.shape else ""
 
 
-def load(path: str | os.PathLike[str], *, verify: bool | None = None, literal: bool = False) -> Executable:
-    """The executable of a saved artifact. `verify` is that of `open_artifact`; `literal` runs tile by tile."""
+def load(
+    path: str | os.PathLike[str], *, verify: bool | None = None, literal: bool = False, ranks: str = ""
+) -> Executable:
+    """The executable of a saved artifact. `verify` is that of `open_artifact`; `literal` runs tile by tile. A program
+    of several sockets runs all of them in this process; with `ranks` "gloo" one of them, as this process's rank in
+    torch.distributed says."""
     artifact = open_artifact(path, verify)
+    if ranks not in ("", "gloo"):
+        raise CompileError("bad-option", f"there are no ranks '{ranks}'", fix=nearest(ranks, ("gloo",)))
+    if artifact.program.sockets > 1:
+        from headrace.runtime.cluster.mesh import MeshExecutable
+
+        socket = None
+        if ranks:
+            from headrace.runtime.cluster.gloo import this_socket
+
+            check_program(artifact.program)
+            socket = this_socket(artifact.program)
+        return MeshExecutable(artifact.program, artifact, literal=literal, manifest=artifact.manifest, socket=socket)
     return Executable(artifact.program, artifact, literal=literal, manifest=artifact.manifest)
 
 

@@ -251,6 +251,11 @@ class _Writer:
             self.string(past)
             self.string(present)
         self.value(program.meta)
+        self.number(len(program.mesh))
+        for axis, size in program.mesh.items():
+            self.string(axis)
+            self.number(size)
+        self.value(program.shardings)
 
 
 def encode(program: Program) -> tuple[Bytes, Ints]:
@@ -452,9 +457,12 @@ class _Reader:
             self.many(lambda: (self.string(), self.string()), 2),
             self.value(),
             loops,
+            dict(self.many(lambda: (self.string(), self.number()), 2)),
+            self.value(),
         )
-        if not isinstance(device, dict) or not isinstance(found.meta, dict):
-            raise BadTable("device or meta is not a dictionary")
+        for what in ("device", "meta", "shardings"):
+            if not isinstance(getattr(found, what), dict):
+                raise BadTable(f"{what} is not a dictionary")
         return found
 
 

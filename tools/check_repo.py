@@ -96,6 +96,7 @@ LAYERS = (
         ("xdsl", "numpy", "ml_dtypes", "safetensors"),
     ),
     Layer("runtime", ("dialects",), ("numpy", "ml_dtypes")),
+    Layer("runtime.cluster", ("dialects", "runtime"), ("numpy", "ml_dtypes", "torch")),
     Layer("tools", ("",), ("xdsl", "numpy", "ml_dtypes", "onnx", "safetensors")),
     # The audit asks nobody: no pass, no verifier, no derivation of the runtime, only what the IR and the device say.
     Layer(

@@ -21,9 +21,11 @@ from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError, nearest
 from headrace.dialects.support.dtypes import from_numpy, to_numpy
 from headrace.dialects.tensor import meaning
-from headrace.dialects.tensor.base import TensorOp, tt
+from headrace.dialects.tensor.base import TensorOp, attributes_of, tt
+from headrace.dialects.tensor.meaning.collective import current_socket
 from headrace.dialects.tensor.program import signature
 from headrace.dialects.tensor.shapes import TT
+from headrace.dialects.tensor.shapes.collective import PER_SOCKET, Group, group_of
 from headrace.dialects.tensor.storage import ConstantOp, RecipeOp, WeightOp, YieldOp, order
 
 if TYPE_CHECKING:
@@ -72,7 +74,10 @@ class Interpreter:
     """Whether each result is held against the op's type (cheap: shape and dtype only)."""
     _functions: dict[str, FuncOp] = field(init=False)
     _recipes: dict[str, RecipeOp] = field(init=False)
-    _derived: dict[str, Array] = field(init=False, default_factory=dict[str, "Array"])
+    _derived: dict[tuple[str, tuple[int, ...]], Array] = field(
+        init=False, default_factory=dict[tuple[str, tuple[int, ...]], "Array"]
+    )
+    _groups: dict[str, frozenset[Group]] = field(init=False, default_factory=dict[str, "frozenset[Group]"])
     _plans: dict[Block, _Plan] = field(init=False, default_factory=dict[Block, _Plan])
     _calls: list[Location] = field(init=False, default_factory=list["Location"])
 
@@ -91,15 +96,33 @@ class Interpreter:
         return dict(zip(names.results, self._block(func.body.block, arrays), strict=True))
 
     def weight(self, key: str) -> Array:
-        """The array of a weight: of its recipe, or of the store."""
+        """The array of a weight: of its recipe, or of the store. A recipe that cuts gives the block of the socket that
+        runs."""
         recipe = self._recipes.get(key)
         if recipe is not None:
-            if key not in self._derived:
-                self._derived[key] = self._recipe(recipe)
-            return self._derived[key]
+            groups = self.groups(key)
+            which = (key, places(groups, current_socket().index) if groups else ())
+            if which not in self._derived:
+                self._derived[which] = self._recipe(recipe)
+            return self._derived[which]
         if self.store is None:
             raise CompileError("missing-weight", f"weight '{key}' is needed but there is no weight store")
         return self.store.array(key)
+
+    def groups(self, key: str) -> frozenset[Group]:
+        """The groups of sockets over which the recipe of a weight cuts; none for a weight that all sockets have
+        alike."""
+        found = self._groups.get(key)
+        if found is None:
+            found = frozenset[Group]()
+            recipe = self._recipes.get(key)
+            for op in recipe.body.block.ops if recipe is not None else ():
+                if isinstance(op, WeightOp):
+                    found |= self.groups(op.key.data)
+                elif op.name in PER_SOCKET and (group := group_of(attributes_of(op))).count > 1:
+                    found |= {group}
+            self._groups[key] = found
+        return found
 
     def _recipe(self, recipe: RecipeOp) -> Array:
         calls, self._calls = self._calls, [recipe.location]
@@ -200,6 +223,11 @@ class Interpreter:
                     location=self._where(op),
                 )
             raise AssertionError(f"{op.name} at {self._where(op)}: its meaning gives {found} but its type is {wanted}")
+
+
+def places(groups: frozenset[Group], socket: int) -> tuple[int, ...]:
+    """The places of a socket in groups: sockets with equal ones have the same blocks."""
+    return tuple(group.rank(socket) for group in sorted(groups))
 
 
 def _bind(names: Sequence[str], types: Sequence[TT], inputs: Mapping[str, Array] | Sequence[Array]) -> list[Array]:

@@ -2,18 +2,22 @@
 
 `func.func @main(%x : tensor<1xf32> {tensor.name = "x"}) -> tensor<1xf32>` with the function attributes
 `tensor.result_names = ["y"]` and `tensor.states = [["past", "present"]]`.
+
+A program over several sockets says what one of them runs. Its module has the mesh, `tensor.mesh = {dp = 2, tp = 4}`
+(sockets are numbered row-major over it), and its entry function which dims of its ports are cut over which axes,
+`tensor.shardings = {x = [["dp"], []]}`; a port that is not named is the same on every socket.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.dialects.func import CallOp, FuncOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from headrace.dialects.tensor.base import tt
 from headrace.dialects.tensor.shapes import ShapeError
@@ -21,6 +25,10 @@ from headrace.dialects.tensor.shapes import ShapeError
 NAME = "tensor.name"
 RESULT_NAMES = "tensor.result_names"
 STATES = "tensor.states"
+MESH = "tensor.mesh"
+SHARDINGS = "tensor.shardings"
+Sharding = tuple[tuple[str, ...], ...]
+"""For each dim of a port the axes of the mesh that it is cut over, major first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,44 @@ class Signature:
     inputs: tuple[str, ...]
     results: tuple[str, ...]
     states: tuple[tuple[str, str], ...] = ()
+    shardings: Mapping[str, Sharding] = field(default_factory=dict[str, Sharding])
+
+
+def set_mesh(module: ModuleOp, mesh: Mapping[str, int]) -> None:
+    """Write the mesh of sockets that a module is for: sizes of its axes by name, major first."""
+    module.attributes[MESH] = DictionaryAttr({name: IntegerAttr(size, i64) for name, size in mesh.items()})
+
+
+def mesh_of(module: ModuleOp) -> dict[str, int]:
+    """The mesh of a module; empty for a program of one socket."""
+    found = module.attributes.get(MESH)
+    if not isinstance(found, DictionaryAttr):
+        return {}
+    return {name: x.value.data for name, x in found.data.items() if isinstance(x, IntegerAttr)}
+
+
+def set_shardings(op: Operation, shardings: Mapping[str, Sharding]) -> None:
+    """Write how the ports of an entry function, or of what became of it, are cut."""
+
+    def axes(names: Sequence[str]) -> ArrayAttr[StringAttr]:
+        return ArrayAttr([StringAttr(name) for name in names])
+
+    cut = {name: ArrayAttr([axes(dim) for dim in dims]) for name, dims in shardings.items() if any(dims)}
+    if cut:
+        op.attributes[SHARDINGS] = DictionaryAttr(cut)
+    else:
+        op.attributes.pop(SHARDINGS, None)
+
+
+def shardings_of(op: Operation) -> dict[str, Sharding]:
+    """How the ports of an entry function, or of what became of it, are cut; those that are not are left out."""
+    found = op.attributes.get(SHARDINGS)
+    if not isinstance(found, DictionaryAttr):
+        return {}
+    return {
+        name: tuple(tuple(_string(x, "") for x in _items(dim) or ()) for dim in _items(dims) or ())
+        for name, dims in found.data.items()
+    }
 
 
 def set_signature(
@@ -60,7 +106,7 @@ def signature(func: FuncOp) -> Signature:
     if isinstance(pairs, ArrayAttr):
         for past, present in cast("ArrayAttr[ArrayAttr[StringAttr]]", pairs):
             states.append((past.data, present.data))
-    return Signature(inputs, results, tuple(states))
+    return Signature(inputs, results, tuple(states), shardings_of(func))
 
 
 def _string(attribute: Attribute | None, default: str) -> str:
@@ -77,7 +123,33 @@ def faults(module: ModuleOp) -> list[tuple[FuncOp, str]]:
     ]
     if (main := functions.get("main")) is not None and main.body.blocks:
         found += [(main, message) for message in _entry_faults(main)]
+        found += [(main, message) for message in _sharding_faults(main, mesh_of(module))]
     return found
+
+
+def _sharding_faults(func: FuncOp, mesh: Mapping[str, int]) -> Iterator[str]:
+    told = signature(func)
+    types: dict[str, Attribute] = dict(zip(told.inputs, func.function_type.inputs, strict=False))
+    types.update(zip(told.results, func.function_type.outputs, strict=False))
+    for name, dims in told.shardings.items():
+        if name not in types:
+            yield f"{SHARDINGS} names '{name}', which is no port"
+            continue
+        try:
+            rank = len(tt(types[name]).shape)
+        except ShapeError:
+            continue
+        if len(dims) != rank:
+            yield f"{SHARDINGS} of '{name}' has {len(dims)} dims, it has {rank}"
+        used = Counter(axis for dim in dims for axis in dim)
+        for axis, times in used.items():
+            if axis not in mesh:
+                yield f"{SHARDINGS} of '{name}' names axis '{axis}'; the mesh has {', '.join(mesh) or 'none'}"
+            elif times > 1:
+                yield f"{SHARDINGS} of '{name}' names axis '{axis}' {times} times"
+    for past, present in told.states:
+        if told.shardings.get(past) != told.shardings.get(present):
+            yield f"state '{past}' and '{present}', which replaces it, are cut in different ways"
 
 
 def _circles(functions: Mapping[str, FuncOp]) -> list[str]:

@@ -9,7 +9,7 @@ A function is planned once for each way in which its arguments come.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -189,7 +189,7 @@ def info(op: Operation) -> Info:
 class Scope:
     """The values of a block that are made in the form that is asked for, and when each value is last used."""
 
-    lazy: Mapping[int, Operation | None]
+    lazy: MutableMapping[int, Operation | None]
     """By id of the value: the op that makes it; None for an argument."""
     open: frozenset[int]
     """Arguments of which there is one form."""
@@ -515,14 +515,14 @@ class Planner:
         if op.name != "tensor.gather" or haves[0] is not None or not experts or not taken.isdisjoint(experts):
             return None
         data, indices = about.operands
-        axis = about.attrs["axis"] % max(1, len(data.shape))
+        axis: int = about.attrs["axis"] % max(1, len(data.shape))
         if len(data.shape) < 3 or len(indices.shape) != 1 or data.shape[axis] % self.mesh.size(experts):
             return None
         table, index = choice.wants
         (result,) = choice.gives
         if table is None or index is None or result.partial or index.partial:
             return None
-        chosen = id(operands(op)[1]), data.shape[axis], experts
+        chosen = (id(operands(op)[1]), data.shape[axis], experts)
         number = self._owners.setdefault(chosen, len(self._owners))
         self.owners[number] = Owners(operands(op)[1], data.shape[axis], experts)
         cuts = (*table.cuts[:axis], experts, *table.cuts[axis + 1 :])

@@ -368,7 +368,7 @@ class _Writer:
         if choice.owners >= 0:
             return self.take_own(op, choice)
         made = self.block_op(op, [form for form in choice.wants if form is not None], choice.gives)
-        results = list(made.results)
+        results: list[SSAValue] = list(made.results)
         if choice.scale != 1:
             (result,) = results
             factor = self.add(filled(TT((), tt(result).dtype), choice.scale, op.location)).results[0]

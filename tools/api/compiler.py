@@ -80,6 +80,14 @@ class ModelWeights:
                 location=error.location,
             ) from None
 
+    def variants(self, key: str, sockets: int) -> tuple[int, ...]:
+        """For each socket the first one that has the same block of a weight; empty when all have all of it."""
+        from headrace.dialects.tensor.interpreter import places
+
+        groups = self._interpreter.groups(key)
+        first: dict[tuple[int, ...], int] = {}
+        return tuple(first.setdefault(places(groups, i), i) for i in range(sockets)) if groups else ()
+
 
 @dataclass
 class Translation:
@@ -170,11 +178,11 @@ def compile(
     weights of products in eight bits, with a scale per column. `native_types` refuses ops that compute in types that
     the device emulates, and says how long they would take. `opt`: `latency`, the time of a run, or `throughput`, the
     time from result to result of inputs that stream in (`exe.stream`), of which `runs` (0: chosen) follow each other
-    through each section. `mesh`: sizes of the
-    axes of a mesh of sockets that share the work, major first: {"dp": 2, "tp": 8} (`tp` cuts dims of weights, `dp` the
-    batch, `ep` experts). `start`: the
-    phase that made the IR (`import`, `tensor`, `dataflow` or `rdu`), after which compilation goes on; by default that
-    is read off the IR. `watch` looks at the passes as they run. `out` writes the artifact too.
+    through each section. `mesh`: sizes of the axes of a mesh of sockets that share
+    the work, major first: {"dp": 2, "tp": 8} (`tp` cuts dims of weights, `dp` the batch, `ep` experts); the executable
+    takes and gives whole tensors as ever. `start`: the phase that made the IR (`import`, `tensor`, `dataflow` or
+    `rdu`), after which compilation goes on; by default that is read off the IR. `watch` looks at the passes as they
+    run. `out` writes the artifact too.
 
     The program is bound to memory when it is first run or asked for its ports. `CompileError` lists everything that is
     wrong with model, options or device.
@@ -676,9 +684,9 @@ PHASE_LAP = "phase "
 def executable(done: Translation) -> Executable | ModuleExecutable:
     """The executable of a translation; of a PyTorch program one that is called like it. It binds its memory when first
     needed."""
-    from headrace.executable import CompiledExecutable
+    from headrace.executable import compiled
 
-    made = CompiledExecutable(done)
+    made = compiled(done)
     if done.call is None:
         return made
     from headrace.modules import ModuleExecutable

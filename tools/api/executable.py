@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.runtime import session
+from headrace.runtime.cluster.mesh import MeshExecutable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class CompiledExecutable(session.Executable):
+class _Compiled(session.Executable):
     """Runs like any executable. Saving and profiling bind nothing, so a model compiled without weights can do both."""
 
     def __init__(self, done: Translation) -> None:
@@ -43,6 +44,19 @@ class CompiledExecutable(session.Executable):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the artifact; `CompileError` when it cannot be written."""
         self._done.write(path)
+
+
+class CompiledExecutable(_Compiled):
+    """A model compiled for one socket."""
+
+
+class CompiledMesh(_Compiled, MeshExecutable):
+    """A model compiled for several sockets, which all run in this process."""
+
+
+def compiled(done: Translation) -> _Compiled:
+    """The executable of what the compiler made."""
+    return (CompiledMesh if done.program.sockets > 1 else CompiledExecutable)(done)
 
 
 class NoWeights:

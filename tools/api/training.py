@@ -42,7 +42,7 @@ def compile_training(
     """
     needs_torch("compiling a training step")
     from headrace.compiler import check_options, translate
-    from headrace.executable import CompiledExecutable
+    from headrace.executable import compiled
     from headrace.frontends.torch.training import capture
 
     inputs, targets = (x if isinstance(x, tuple | list) else (x,) for x in (example_inputs, example_targets))
@@ -51,17 +51,20 @@ def compile_training(
     found = capture(model, optimizer, loss, inputs, targets, example_kwargs, max_norm, precision == "bf16")
     done = translate(found.program, **options)
     assert done.call is not None
-    return TrainingStep(CompiledExecutable(done), done.call, found, optimizer)
+    return TrainingStep(compiled(done), done.call, found, optimizer)
 
 
-OPTIONS = ("device", "seed", "mode", "fusion_rules", "native_types", "opt", "pipeline", "watch", "on_phase", "progress")
+OPTIONS = (
+    *("device", "seed", "mode", "fusion_rules", "native_types", "mesh"),
+    *("opt", "pipeline", "watch", "on_phase", "progress"),
+)
 
 
 def _check(options: Mapping[str, Any]) -> None:
     """Refuse options that a training step has not."""
     wrong = Collector()
     for name in options.keys() - set(OPTIONS):
-        known = (*OPTIONS[:5], "precision", "max_norm")
+        known = (*OPTIONS[:6], "precision", "max_norm")
         wrong.add("bad-option", f"a training step has no option '{name}'", fix=nearest(name, known))
     wrong.raise_if_any()
 

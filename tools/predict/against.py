@@ -28,6 +28,7 @@ from headrace.frontends.decoder import PRESETS, DecoderConfig
 from headrace.tools.predict.gpu.facts import Gpu, load_gpu
 from headrace.tools.predict.gpu.published import layouts
 from headrace.tools.predict.gpu.serving import prompt_time, serve
+from headrace.tools.predict.gpu.sizes import Sizes, sizes_of
 from headrace.tools.predict.gpu.step import NUMBERS, Layout, Step, cache_bytes, room, step_time, weight_bytes
 from headrace.tools.predict.system import System
 
@@ -139,7 +140,7 @@ class Comparison:
     """Both sides by (batch, length); what could not be had is missing and has its reason in `refused`."""
 
     question: Question
-    config: DecoderConfig
+    config: Sizes
     ours: Grid
     theirs: Grid
     refused: tuple[str, ...]
@@ -203,7 +204,7 @@ class Comparison:
         }
 
 
-def conditions(q: Question, config: DecoderConfig) -> dict[str, str]:
+def conditions(q: Question, config: Sizes) -> dict[str, str]:
     """What the figures hold for, by what a reader asks."""
     device, gpu = q.system.device, load_gpu(q.gpu)
     memory = f"{device.hbm.bytes / 1e9:.0f} GB HBM at {device.hbm.bandwidth / 1e12:g} TB/s" if device.hbm else "no HBM"
@@ -235,23 +236,23 @@ def conditions(q: Question, config: DecoderConfig) -> dict[str, str]:
 # The model
 
 
-def named_model(text: str) -> tuple[str, DecoderConfig, Any]:
-    """The name of a model, its sizes, and what our compiler is given: a preset, or a configuration of Hugging Face by
-    name or path."""
-    if text in PRESETS:
-        return text, PRESETS[text], PRESETS[text]
+def named_model(text: str) -> tuple[str, Sizes, Any]:
+    """The name of a model, its sizes, and what our compiler is given: a configuration of Hugging Face by name or path,
+    or a preset that none of them is."""
     from headrace.frontends.torch.models.configurations import NAMES, configuration
 
+    if text in PRESETS and text not in NAMES:
+        return text, sizes_of(PRESETS[text]), PRESETS[text]
     if text.lower() not in NAMES and not Path(text).exists() and not text.endswith(".json"):
-        known = (*PRESETS, *NAMES)
+        known = sorted({*PRESETS, *NAMES})
         raise CompileError(
             "unknown-model",
             f"there is no model '{text}'",
-            why=f"known: {', '.join(sorted(set(known)))}",
+            why=f"known: {', '.join(known)}",
             fix=f"{nearest(text, known)}; or give the path of a config.json",
         )
     name, given = configuration(text)
-    return name, DecoderConfig.from_json(given, name), text
+    return name, sizes_of(given, name), {**given, "_name_or_path": name}
 
 
 # Our side
@@ -292,7 +293,7 @@ def compiled_costs(
 
     device = q.system.device
     digest = hashlib.sha256(json.dumps(device.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
-    model = asdict(source) if isinstance(source, DecoderConfig) else str(source)
+    model = asdict(source) if isinstance(source, DecoderConfig) else dict(source)
     shared = {
         "headrace": VERSION,
         "model": model,
@@ -425,7 +426,7 @@ def groupings(gpus: int, experts: bool) -> list[tuple[int, Layout]]:
     return [(gpus // n, layout) for n in range(1, gpus + 1) if gpus % n == 0 for layout in layouts(n, experts)]
 
 
-def theirs(q: Question, config: DecoderConfig) -> tuple[Grid, list[str]]:
+def theirs(q: Question, config: Sizes) -> tuple[Grid, list[str]]:
     """The GPUs at every batch and length, each figure by the layout that is best for it."""
     gpu, numbers = load_gpu(q.gpu), NUMBERS[q.numbers]
     found: Grid = {}
@@ -470,6 +471,10 @@ def check_gpus(gpu: Gpu, gpus: int) -> None:
         )
 
 
+def _silent(step: int, total: int, text: str) -> None:
+    """Shows nothing."""
+
+
 def compare(
     q: Question, cache: str | os.PathLike[str] | None = None, show: Callable[[int, int, str], None] | None = None
 ) -> Comparison:
@@ -483,7 +488,7 @@ def compare(
     if not gpus:
         raise CompileError("does-not-fit", without[0], fix="more GPUs, another GPU or a narrower precision")
     kept = Kept(os.fspath(cache) if cache else None)
-    decode, prompts, refused, facts = compiled_costs(q, source, kept, show or (lambda *_: None))
+    decode, prompts, refused, facts = compiled_costs(q, source, kept, show or _silent)
     mine = ours(q, decode, prompts)
     if not mine:
         why = refused[0] if refused else "no batch and length lies between those that are compiled"

@@ -1,6 +1,6 @@
 """NumPy meaning of collectives, and the sockets that a program runs on.
 
-A program over a mesh is run once for each socket. `sockets` runs it in one process, a thread a socket, that meet at
+A program over a mesh is run once for each socket. `on_each` runs it in one process, a thread a socket, that meet at
 each collective; another transport joins processes. Either way a socket gets what all have, and combines it itself in
 the order of the sockets: results do not depend on the transport.
 """
@@ -111,7 +111,7 @@ class Meeting:
             self._change.notify_all()
 
 
-def sockets(count: int, run: Callable[[int], T], transport: Callable[[], Meeting] = Meeting) -> list[T]:
+def on_each(count: int, run: Callable[[int], T], transport: Callable[[], Meeting] = Meeting) -> list[T]:
     """What `run` gives on each of `count` sockets, in one process. The first error of a socket is raised; the others
     stop at their next collective with it."""
     meeting = transport()

@@ -7,6 +7,10 @@
   wide, and writes over the oldest.
 
 All sequences of a batch are at the same position.
+
+Attention that keeps a latent of keys and values instead of them (DeepSeek) is computed on the latents in a step: what
+makes keys of them is applied to the query, what makes values to the result. Each is so applied to one token, and not
+to all rows of the cache; the sums are the same ones in another order.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from typing import Any
 
 import torch as library
 from transformers.cache_utils import Cache, CacheLayerMixin  # pyright: ignore
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 torch: Any = library
 ROWS_FIRST, HEADS_FIRST = (2, 0, 1, 3), (1, 2, 0, 3)
@@ -96,6 +101,7 @@ class Decode(torch.nn.Module):
             token = torch.zeros((batch, 1), dtype=torch.int32, device=device)
             model(input_ids=token, cache=asked, use_cache=True, logits_to_keep=1)
         rows = (self.window if kind == SLIDING else context for kind in self.types)
+        _on_latents(model)
         self.past = torch.nn.ModuleList(
             _Rows(size, layer.keys, layer.values)  # pyright: ignore
             for size, layer in zip(rows, asked.layers, strict=True)  # pyright: ignore
@@ -124,6 +130,41 @@ class Decode(torch.nn.Module):
         dtype = self.past[0].key.dtype
         least = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=position.device)
         return torch.where(seen, torch.zeros((), dtype=dtype, device=position.device), least)
+
+
+LATENT = "headrace-latent"
+
+
+def _on_latents(model: Any) -> None:
+    """Have attention on latents computed without expanding them, where a model has any."""
+    found = [one for one in model.modules() if hasattr(one, "expand_kv") and hasattr(one, "kv_b_proj")]
+    for one in found:
+        one.expand_kv = _as_they_are
+    if found:
+        ALL_ATTENTION_FUNCTIONS.register(LATENT, _latent_attention)
+        model.config._attn_implementation = LATENT
+
+
+def _as_they_are(latents: Any, rotated: Any) -> tuple[Any, Any]:
+    return latents, rotated
+
+
+def _latent_attention(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float, **kwargs: Any
+) -> tuple[Any, None]:
+    """Attention of one token over latents (`key`) and the rotated parts of keys that heads share (`value`):
+    [batch, 1, heads, size]."""
+    batch, heads = query.shape[:2]
+    plain, rest = module.qk_nope_head_dim, module.qk_rope_head_dim
+    weight = module.kv_b_proj.weight.view(heads, plain + module.v_head_dim, -1)
+    to_keys, to_values = weight[:, :plain], weight[:, plain:]
+    own, turned = query.split([plain, rest], dim=-1)
+    asked = torch.matmul(own, to_keys).view(batch, 1, heads, -1)
+    scores = torch.matmul(asked, key.transpose(2, 3))
+    scores = scores + torch.matmul(turned.reshape(batch, 1, heads, rest), value.transpose(2, 3))
+    shares = torch.softmax(scores * scaling + attention_mask, dim=-1, dtype=torch.float32).to(query.dtype)
+    mixed = torch.matmul(shares, key).view(batch, heads, 1, -1)
+    return torch.matmul(mixed, to_values.transpose(1, 2)).view(batch, 1, heads, -1), None
 
 
 FULL, SLIDING = "full_attention", "sliding_attention"

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.meaning import evaluate
-from headrace.dialects.tensor.meaning.collective import current_socket, sockets
+from headrace.dialects.tensor.meaning.collective import current_socket, on_each
 from headrace.dialects.tensor.shapes.collective import Group
 
 TP = {"axes": ("tp",), "sizes": (4,), "strides": (1,)}
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def each(count: int, name: str, attrs: dict[str, Any], arrays: list[Array]) -> list[Array]:
     """What an op gives on each socket when socket i has `arrays[i]`."""
-    return sockets(count, lambda i: evaluate(name, attrs, arrays[i])[0])
+    return on_each(count, lambda i: evaluate(name, attrs, arrays[i])[0])
 
 
 def held(count: int, shape: tuple[int, ...], dtype: Any = np.float32) -> list[Array]:
@@ -80,9 +80,9 @@ def test_permute_passes_on_in_a_circle() -> None:
 
 
 def test_a_socket_knows_its_place() -> None:
-    found = sockets(8, lambda i: int(evaluate("tensor.socket_index", DP_OF_8)[0]))
+    found = on_each(8, lambda i: int(evaluate("tensor.socket_index", DP_OF_8)[0]))
     assert found == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert sockets(3, lambda i: current_socket().index) == [0, 1, 2]
+    assert on_each(3, lambda i: current_socket().index) == [0, 1, 2]
 
 
 def test_outside_of_a_mesh_there_is_no_socket() -> None:
@@ -97,7 +97,7 @@ def test_an_error_of_one_socket_ends_all() -> None:
         return evaluate("tensor.all_reduce", {**TP, "kind": "add"}, np.ones(2))[0]
 
     with pytest.raises(ValueError, match="socket 2 is unwell"):
-        sockets(4, run)
+        on_each(4, run)
 
 
 def test_a_socket_that_does_not_come_is_named() -> None:
@@ -106,4 +106,4 @@ def test_a_socket_that_does_not_come_is_named() -> None:
             evaluate("tensor.all_reduce", {**TP, "kind": "add"}, np.ones(2))
 
     with pytest.raises(CompileError, match="waits at a collective for a socket that has ended"):
-        sockets(4, run)
+        on_each(4, run)

@@ -36,7 +36,7 @@ def test_a_comparison_writes_its_page_pictures_and_rows(tmp_path: Path) -> None:
         (("tiny", "--against", "h200", "--device", "sn51"), "did you mean 'sn50'"),
         (("tiny", "--against", "h200", "--precision", "fp32"), "no precision 'fp32'"),
         (("tiny", "--against", "h200", "-o", "x.svg"), "the page is an .html file"),
-        (("gpt-oss-120b", "--against", "h200"), "attention_bias"),
+        (("llama-3.1-405b", "--against", "h100", "--gpus", 2), "does not fit"),
     ],
 )
 def test_refusals(arguments: tuple[object, ...], message: str) -> None:

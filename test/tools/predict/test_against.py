@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.dialects.support.diagnostics import CompileError
-from headrace.frontends.decoder import TINY_MOE
+from headrace.frontends.decoder import PRESETS, TINY_MOE
 from headrace.tools.predict import System, predict
 from headrace.tools.predict.against import (
     METRICS,
@@ -24,6 +24,7 @@ from headrace.tools.predict.against import (
     named_model,
     prompt_at,
 )
+from headrace.tools.predict.gpu import sizes_of
 
 QUESTION = Question(
     "tiny-moe",
@@ -162,9 +163,9 @@ def test_questions_that_make_no_sense(changes: dict[str, Any], message: str) -> 
 
 
 def test_models_by_name_and_by_file(tmp_path: Path) -> None:
-    assert named_model("tiny")[1:] == (named_model("tiny")[2],) * 2
+    assert named_model("tiny")[1:] == (sizes_of(PRESETS["tiny"]), PRESETS["tiny"])
     name, config, source = named_model("minimax-m2")
-    assert (name, config.experts, source) == ("minimax-m2", 256, "minimax-m2")
+    assert (name, config.experts, source["model_type"]) == ("minimax-m2", 256, "minimax_m2")
     given = {
         "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
         "intermediate_size": 128, "vocab_size": 100,

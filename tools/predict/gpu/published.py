@@ -16,9 +16,9 @@ from importlib import resources
 from typing import Any, cast
 
 from headrace.dialects.support.diagnostics import CompileError
-from headrace.frontends.decoder import DecoderConfig
 from headrace.tools.predict.gpu.facts import Gpu, load_gpu
 from headrace.tools.predict.gpu.serving import Served, serve
+from headrace.tools.predict.gpu.sizes import Sizes
 from headrace.tools.predict.gpu.step import NUMBERS, Layout, Numbers
 
 MOST = 4096
@@ -66,9 +66,9 @@ def _data() -> dict[str, Any]:
 
 
 @cache
-def published_models() -> dict[str, DecoderConfig]:
+def published_models() -> dict[str, Sizes]:
     """Sizes of the models that rows are about."""
-    return {name: DecoderConfig(name, **sizes) for name, sizes in _data()["models"].items()}
+    return {name: Sizes(name=name, **sizes) for name, sizes in _data()["models"].items()}
 
 
 @cache

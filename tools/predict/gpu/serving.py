@@ -17,8 +17,8 @@ from functools import lru_cache
 from math import ceil
 
 from headrace.dialects.support.diagnostics import CompileError
-from headrace.frontends.decoder import DecoderConfig
 from headrace.tools.predict.gpu.facts import Gpu
+from headrace.tools.predict.gpu.sizes import Sizes
 from headrace.tools.predict.gpu.step import Layout, Numbers, Step, StepTime, room, step_time, weight_bytes
 
 CHUNK = 8192
@@ -45,7 +45,7 @@ class Served:
 
 
 def prompt_time(
-    config: DecoderConfig,
+    config: Sizes,
     gpu: Gpu,
     layout: Layout,
     numbers: Numbers,
@@ -79,9 +79,7 @@ def ranks_with_prompts(layout: Layout, running: int, prompt: int, output: int) -
 
 
 @lru_cache(1 << 14)
-def serve(
-    config: DecoderConfig, gpu: Gpu, layout: Layout, numbers: Numbers, requests: int, prompt: int, output: int
-) -> Served:
+def serve(config: Sizes, gpu: Gpu, layout: Layout, numbers: Numbers, requests: int, prompt: int, output: int) -> Served:
     """The steady state of a server. `CompileError` when the weights do not fit, or not even one sequence."""
     tokens = room(config, gpu, layout, numbers)
     most = int(tokens // (prompt + output))

@@ -30,8 +30,8 @@ from math import ceil, log, sqrt
 from typing import Literal, NamedTuple
 
 from headrace.dialects.support.diagnostics import CompileError
-from headrace.frontends.decoder import DecoderConfig
 from headrace.tools.predict.gpu.facts import Gpu
+from headrace.tools.predict.gpu.sizes import Sizes
 
 BYTES = {"f32": 4.0, "bf16": 2.0, "f8": 1.0 + 4 / 128**2, "f4": 0.5 + 1 / 32, "f4nv": 0.5 + 1 / 16}
 """Bytes of an element with its share of the scale of its block (128 × 128, 32, 16)."""
@@ -58,10 +58,13 @@ NUMBERS = {
         Numbers("bf16", "bf16", "bf16", "bf16"),
         Numbers("fp8", "f8", "f8", "f8"),
         Numbers("mxfp4", "bf16", "f4", "bf16"),
+        Numbers("mxfp4-a8", "bf16", "f4", "f8", "f8"),
+        Numbers("nvfp4-experts", "bf16", "f4nv", "f4", "f8"),
         Numbers("nvfp4", "f4nv", "f4nv", "f4", "f8"),
     )
 }
-"""Precisions by name. In mxfp4 (gpt-oss) only the experts are stored in four bits."""
+"""Precisions by name. In mxfp4 (gpt-oss) and nvfp4-experts only the experts are stored in four bits; -a8: with operands
+in eight bits, which needs tensor cores that have both."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +213,7 @@ class Machine:
 class _Decoder:
     """Kernels of the steps of a decoder."""
 
-    def __init__(self, config: DecoderConfig, gpu: Gpu, layout: Layout, numbers: Numbers) -> None:
+    def __init__(self, config: Sizes, gpu: Gpu, layout: Layout, numbers: Numbers) -> None:
         self.config, self.layout, self.numbers = config, layout, numbers
         self.machine = Machine(gpu, layout.gpus)
 
@@ -228,8 +231,21 @@ class _Decoder:
             local = replace(step, decode=ceil(step.decode / n))  # a prompt is whole on one, and the others wait
         width = local.rows * c.hidden * 2.0
         yield 1, m.lanes("embed", 2 * width)
-        for kernel in (*self.attention(local), *self.feed(step.decode + ceil(step.prompt * step.ranks), local.rows)):
+        rows = step.decode + ceil(step.prompt * step.ranks)
+        attention = self.latent_attention if c.latent else self.attention
+        for kernel in attention(local):
             yield c.layers, kernel
+        for layers, window in ((c.windowed, c.window), (c.layers - c.windowed, 0)):
+            for kernel in self.attend(local, window) if layers else ():
+                yield layers, kernel
+        for kernel in self.after(local):
+            yield c.layers, kernel
+        if c.experts:
+            for kernel in self.experts(rows, local.rows):
+                yield c.expert_layers, kernel
+        plain, width_of = (c.dense, c.dense_width) if c.experts else (c.layers, c.intermediate)
+        for kernel in self.dense(rows, width_of) if plain else ():
+            yield plain, kernel
         out = local.decode + (local.prompts if local.prompt else 0)
         yield 1, m.lanes("norm", 2 * width)
         yield 1, m.product("head", out, c.vocab / self.by_heads, c.hidden, "bf16", "bf16")
@@ -241,8 +257,7 @@ class _Decoder:
     def attention(self, step: Step) -> Iterator[Kernel]:
         c, m, share = self.config, self.machine, self.by_heads
         heads, kv = ceil(c.heads / share), max(1, ceil(c.kv_heads / share))
-        rows, size, stored = step.rows, c.head_dim, self.numbers.weights
-        operands = self.numbers.operands if stored != "bf16" else "bf16"
+        rows, size, stored, operands = step.rows, c.head_dim, self.numbers.weights, self.operands
         width = rows * c.hidden * 2.0
         joint = (heads + 2 * kv) * size
         if share == 1:  # with tensor parallelism it is part of the all-reduce before
@@ -253,40 +268,83 @@ class _Decoder:
         if c.qk_norm:
             yield m.lanes("qk norm", 2 * rows * joint * 2.0)
         yield m.lanes("rotate, keep", 2 * rows * joint * 2.0)
-        row = 2 * kv * size * BYTES[self.numbers.cache]
+
+    def latent_attention(self, step: Step) -> Iterator[Kernel]:
+        """Projections of latent attention; in decode the heads' own matrices are applied to queries and results."""
+        c, m, share = self.config, self.machine, self.by_heads
+        heads, rows = ceil(c.heads / share), step.rows
+        stored, operands = self.numbers.weights, self.operands
+        width = rows * c.hidden * 2.0
+        if share == 1:
+            yield m.lanes("norm", 4 * width)
+        down = c.latent + c.rope + c.query_latent
+        yield m.product("down to latent", rows, down, c.hidden, stored, operands)
+        yield m.lanes("norms, rotate, keep", 4 * rows * down * 2.0)
+        scored = heads * (c.head_dim + c.rope)
+        yield m.product("query", rows, scored, c.query_latent or c.hidden, stored, operands)
         if step.decode:
-            flop = 4.0 * step.decode * step.context * heads * size
-            spread = step.decode * kv * ceil(step.context / 256)
-            seconds = m.stream(step.decode * (step.context * row + 2 * heads * size * 2), spread)
-            yield Kernel("attend", flop / (m.gpu.rates.bf16 * m.gpu.efficiency.attention), seconds)
-            if step.context > 256:
-                yield m.lanes("combine", step.decode * heads * size * 4.0 * 4)
+            yield m.product("query to latent", step.decode, c.latent, c.head_dim, stored, "bf16", heads)
+            yield m.product("values", step.decode, c.value_dim, c.latent, stored, "bf16", heads)
         if step.prompt:
-            flop = 4.0 * heads * size * step.prompt * (step.past + step.prompt / step.prompts / 2)
+            both = heads * (c.head_dim + c.value_dim)
+            yield m.product("keys, values", step.past + step.prompt, both, c.latent, stored, operands)
+
+    @property
+    def operands(self) -> str:
+        """The type of operands of products with weights of attention and dense layers."""
+        return self.numbers.operands if self.numbers.weights != "bf16" else "bf16"
+
+    def attend(self, step: Step, window: int) -> Iterator[Kernel]:
+        """Scores and their products with values, over the whole context or the last `window` rows."""
+        c, m, share = self.config, self.machine, self.by_heads
+        heads, kv = ceil(c.heads / share), max(1, ceil(c.kv_heads / share))
+        scores, values = (c.head_dim, c.head_dim) if not c.latent else (c.head_dim + c.rope, c.value_dim)
+        row = (c.latent + c.rope if c.latent else 2 * kv * c.head_dim) * BYTES[self.numbers.cache]
+        rate = m.gpu.rates.bf16 * m.gpu.efficiency.attention
+        if step.decode:
+            context = min(step.context, window or step.context)
+            wide = 2 * c.latent + c.rope if c.latent else 2 * c.head_dim
+            flop = 2.0 * step.decode * context * heads * wide
+            spread = step.decode * (ceil(heads / 64) if c.latent else kv) * ceil(context / 256)
+            moved = step.decode * (context * row + heads * (scores + values) * 2)
+            yield Kernel("attend", flop / rate, m.stream(moved, spread))
+            if context > 256:
+                yield m.lanes("combine", step.decode * heads * values * 4.0 * 4)
+        if step.prompt:
+            past, half = step.past, step.prompt / step.prompts / 2
+            if window:
+                past, half = min(past, window), min(half, window)
+            flop = 2.0 * heads * (scores + values) * step.prompt * (past + half)
             tiles = ceil(step.prompt / 128) * heads
             filled = tiles / (ceil(tiles / m.gpu.sm.count) * m.gpu.sm.count)
-            compute = flop / (m.gpu.rates.bf16 * m.gpu.efficiency.attention * filled)
-            yield Kernel("attend prompt", compute, m.stream((step.past + step.prompt) * row, tiles))
-        if operands != "bf16":
-            yield m.lanes("to eight bits", 3.0 * rows * heads * size)
-        yield m.product("o", rows, c.hidden, heads * size, stored, operands)
+            yield Kernel("attend prompt", flop / (rate * filled), m.stream((past + step.prompt) * row, tiles))
+
+    def after(self, step: Step) -> Iterator[Kernel]:
+        """The projection of what attention gives."""
+        c, m, share = self.config, self.machine, self.by_heads
+        wide = ceil(c.heads / share) * (c.value_dim if c.latent else c.head_dim)
+        width = step.rows * c.hidden * 2.0
+        if self.operands != "bf16":
+            yield m.lanes("to eight bits", 3.0 * step.rows * wide)
+        yield m.product("o", step.rows, c.hidden, wide, self.numbers.weights, self.operands)
         if share > 1:
             yield from m.all_reduce("sum, norm", width)
         else:
             yield m.lanes("norm", 4 * width)
 
-    def feed(self, rows: int, local: int) -> Iterator[Kernel]:
+    def dense(self, rows: int, wide: int) -> Iterator[Kernel]:
+        """A feed-forward that is cut inside."""
+        c, m, part = self.config, self.machine, wide / self.layout.gpus
+        stored = self.numbers.weights
+        yield m.product("up, gate", rows, 2 * part, c.hidden, stored, self.operands)
+        yield m.lanes("activate", 3 * rows * part * 2.0)
+        yield m.product("down", rows, c.hidden, part, stored, self.operands)
+        yield from m.all_reduce("sum, norm", rows * c.hidden * 2.0)
+
+    def experts(self, rows: int, local: int) -> Iterator[Kernel]:
+        """A mixture of experts for `rows` tokens, of which `local` are on this GPU."""
         c, m = self.config, self.machine
-        n, stored, operands = self.layout.gpus, self.numbers.weights, self.numbers.operands
-        if not c.experts:
-            part = c.intermediate / n
-            if self.layout.attention == "data" and n > 1:
-                raise CompileError("not-supported", "attention by sequences is for mixtures of experts")
-            yield m.product("up, gate", rows, 2 * part, c.hidden, stored, operands if stored != "bf16" else "bf16")
-            yield m.lanes("activate", 3 * rows * part * 2.0)
-            yield m.product("down", rows, c.hidden, part, stored, operands if stored != "bf16" else "bf16")
-            yield from m.all_reduce("sum, norm", rows * c.hidden * 2.0)
-            return
+        n, operands = self.layout.gpus, self.numbers.operands
         stored, k = self.numbers.experts, c.experts_per_token
         yield m.product("route", local, c.experts, c.hidden, "bf16", "bf16")
         yield m.lanes("choose", local * c.experts * 8.0)
@@ -299,6 +357,12 @@ class _Decoder:
         if dealt:
             groups, part = min(busiest(read / n, n), c.experts / n, busiest(rows * k / n, n)), float(c.intermediate)
             each = max(1.0, busiest(rows * k / n, n) / groups)
+        if c.shared:  # whole on each where sequences are shared out, else cut inside
+            data = self.layout.attention == "data"
+            own, wide = (local, float(c.shared)) if data else (rows, c.shared / n)
+            yield m.product("shared up, gate", own, 2 * wide, c.hidden, self.numbers.weights, self.operands)
+            yield m.lanes("activate", 3 * own * wide * 2.0)
+            yield m.product("shared down", own, c.hidden, wide, self.numbers.weights, self.operands)
         yield m.lanes("sort", rows * k * 16.0)
         yield m.lanes("permute", 2 * groups * each * c.hidden * 2.0)
         yield m.product("experts up, gate", each, 2 * part, c.hidden, stored, operands, groups)
@@ -311,10 +375,10 @@ class _Decoder:
             yield from m.all_reduce("sum, norm", rows * c.hidden * 2.0)
 
 
-def step_kernels(
-    config: DecoderConfig, gpu: Gpu, layout: Layout, numbers: Numbers, step: Step
-) -> list[tuple[int, Kernel]]:
+def step_kernels(config: Sizes, gpu: Gpu, layout: Layout, numbers: Numbers, step: Step) -> list[tuple[int, Kernel]]:
     """The kernels of a step on the busiest GPU, each with how often it runs."""
+    if layout.attention == "data" and layout.gpus > 1 and not config.experts:
+        raise CompileError("not-supported", "attention by sequences is for mixtures of experts")
     if layout.gpus > gpu.link.gpus:
         raise CompileError(
             "too-many-gpus", f"{layout.gpus} {gpu.name} are not joined", why=f"NVLink joins {gpu.link.gpus} of a node"
@@ -322,11 +386,9 @@ def step_kernels(
     return list(_Decoder(config, gpu, layout, numbers).step(step))
 
 
-def step_time(
-    config: DecoderConfig, gpu: Gpu, layout: Layout, numbers: Numbers, step: Step, graphs: bool = True
-) -> StepTime:
+def step_time(config: Sizes, gpu: Gpu, layout: Layout, numbers: Numbers, step: Step, graphs: bool = True) -> StepTime:
     """Seconds of a step, by what holds its kernels up."""
-    parts = dict.fromkeys(("compute", "hbm", "collective", "launch", "host"), 0.0)
+    parts: dict[str, float] = dict.fromkeys(("compute", "hbm", "collective", "launch", "host"), 0.0)
     graph = graphs and step.rows <= gpu.kernel.graph
     for times, kernel in step_kernels(config, gpu, layout, numbers, step):
         work = max(kernel.compute, kernel.hbm)
@@ -339,34 +401,32 @@ def step_time(
     return StepTime(sum(parts.values()), parts)
 
 
-def weight_bytes(config: DecoderConfig, numbers: Numbers) -> float:
+def weight_bytes(config: Sizes, numbers: Numbers) -> float:
     """Bytes of all weights, once."""
     c = config
-    attention = c.hidden * (2 * c.heads + 2 * c.kv_heads) * c.head_dim
-    feed = 3.0 * c.hidden * c.intermediate
-    layer = attention * BYTES[numbers.weights]
-    if c.experts:
-        layer += c.experts * feed * BYTES[numbers.experts] + c.hidden * c.experts * 2
-    else:
-        layer += feed * BYTES[numbers.weights]
-    return c.layers * layer + (1 if c.tied else 2) * c.vocab * c.hidden * 2
+    ends = (1 if c.tied else 2) * c.vocab * c.hidden
+    routers = c.expert_layers * c.experts * c.hidden
+    routed = c.expert_layers * c.experts * 3 * c.hidden * c.intermediate
+    rest = c.parameters - ends - routers - routed
+    return (ends + routers) * 2.0 + routed * BYTES[numbers.experts] + rest * BYTES[numbers.weights]
 
 
-def cache_bytes(config: DecoderConfig, numbers: Numbers) -> float:
-    """Bytes of the cache for one token of one sequence."""
-    return 2.0 * config.layers * config.kv_heads * config.head_dim * BYTES[numbers.cache]
+def cache_bytes(config: Sizes, numbers: Numbers) -> float:
+    """Bytes of the cache for one token of one sequence. Windows are not counted: they hold a few tokens only."""
+    row = config.latent + config.rope if config.latent else 2 * config.kv_heads * config.head_dim
+    return float((config.layers - config.windowed) * row) * BYTES[numbers.cache]
 
 
-def room(config: DecoderConfig, gpu: Gpu, layout: Layout, numbers: Numbers) -> float:
+def room(config: Sizes, gpu: Gpu, layout: Layout, numbers: Numbers) -> float:
     """Tokens that the caches of all GPUs hold beside the weights; negative if these do not fit."""
     n = layout.gpus
     held = weight_bytes(config, numbers)
     copies = 1.0
     if layout.attention == "data":
-        own = config.layers * config.hidden * (2 * config.heads + 2 * config.kv_heads) * config.head_dim
+        own = config.layers * config.attention_parameters + config.expert_layers * 3 * config.hidden * config.shared
         held += (n - 1) * (own * BYTES[numbers.weights] + 2 * config.vocab * config.hidden * 2)
     else:
-        copies = max(1.0, n / config.kv_heads)
+        copies = float(n) if config.latent else max(1.0, n / config.kv_heads)
     free = n * gpu.memory.bytes * gpu.memory.usable - held
     return free / (cache_bytes(config, numbers) * copies)
 

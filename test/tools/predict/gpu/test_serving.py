@@ -8,15 +8,16 @@ import pytest
 
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.frontends.decoder import LLAMA_3_1_8B
-from headrace.tools.predict.gpu import NUMBERS, Layout, load_gpu, prompt_time, serve
+from headrace.tools.predict.gpu import NUMBERS, Layout, load_gpu, prompt_time, serve, sizes_of
 from headrace.tools.predict.gpu.serving import ranks_with_prompts
 
 H200 = load_gpu("h200")
 BF16 = NUMBERS["bf16"]
+LLAMA = sizes_of(LLAMA_3_1_8B)
 
 
 def test_rates_belong_together() -> None:
-    found = serve(LLAMA_3_1_8B, H200, Layout(1), BF16, 32, 1024, 256)
+    found = serve(LLAMA, H200, Layout(1), BF16, 32, 1024, 256)
     assert found.running == 32
     assert found.output_rate == pytest.approx(found.running / found.between)
     assert found.total_rate == pytest.approx(found.output_rate * (1024 + 256) / 256)
@@ -25,15 +26,15 @@ def test_rates_belong_together() -> None:
 
 
 def test_more_requests_give_more_to_the_system_and_less_to_each() -> None:
-    served = [serve(LLAMA_3_1_8B, H200, Layout(1), BF16, n, 512, 512) for n in (1, 4, 16, 64)]
+    served = [serve(LLAMA, H200, Layout(1), BF16, n, 512, 512) for n in (1, 4, 16, 64)]
     rates, users = [x.output_rate for x in served], [x.user_rate for x in served]
     assert rates == sorted(rates) and users == sorted(users, reverse=True)
 
 
 def test_requests_without_room_wait() -> None:
     small = replace(H200, memory=replace(H200.memory, bytes=24_000_000_000))
-    most = serve(LLAMA_3_1_8B, small, Layout(1), BF16, 10_000, 4096, 1024).running
-    full, beyond = (serve(LLAMA_3_1_8B, small, Layout(1), BF16, most + n, 4096, 1024) for n in (0, 5))
+    most = serve(LLAMA, small, Layout(1), BF16, 10_000, 4096, 1024).running
+    full, beyond = (serve(LLAMA, small, Layout(1), BF16, most + n, 4096, 1024) for n in (0, 5))
     assert beyond.running == full.running == most
     assert beyond.output_rate == pytest.approx(full.output_rate)
     assert beyond.first == pytest.approx(full.first + 5 * 1024 / full.output_rate)
@@ -41,12 +42,12 @@ def test_requests_without_room_wait() -> None:
 
 def test_a_model_that_does_not_fit_is_refused() -> None:
     with pytest.raises(CompileError, match=r"weights are 1\d\d GB"):
-        serve(replace(LLAMA_3_1_8B, layers=300), H200, Layout(1), BF16, 1, 128, 128)
+        serve(replace(LLAMA, layers=300), H200, Layout(1), BF16, 1, 128, 128)
 
 
 def test_a_long_prompt_is_computed_in_chunks_and_costs_at_least_its_parts() -> None:
     def seconds(prompt: int) -> float:
-        return prompt_time(LLAMA_3_1_8B, H200, Layout(1), BF16, prompt).seconds
+        return prompt_time(LLAMA, H200, Layout(1), BF16, prompt).seconds
 
     assert seconds(32768) > 4 * seconds(8192)  # later chunks attend to earlier ones
 

@@ -9,8 +9,8 @@ from math import inf
 import pytest
 
 from headrace.dialects.support.diagnostics import CompileError
-from headrace.frontends.decoder import LLAMA_3_1_8B, DecoderConfig
-from headrace.tools.predict.gpu import NUMBERS, Layout, Step, load_gpu, step_kernels, step_time
+from headrace.frontends.decoder import LLAMA_3_1_8B
+from headrace.tools.predict.gpu import NUMBERS, Layout, Sizes, Step, load_gpu, sizes_of, step_kernels, step_time
 from headrace.tools.predict.gpu.step import (
     Machine,
     cache_bytes,
@@ -20,8 +20,8 @@ from headrace.tools.predict.gpu.step import (
 )
 
 H200 = load_gpu("h200")
-DENSE = LLAMA_3_1_8B
-MOE = DecoderConfig("moe", 8, 2048, 16, 8, 128, 768, 32000, experts=64, experts_per_token=4)
+DENSE = sizes_of(LLAMA_3_1_8B)
+MOE = Sizes("moe", 8, 2048, 16, 8, 128, 768, 32000, experts=64, experts_per_token=4)
 
 
 @pytest.mark.parametrize("layout", [Layout(1), Layout(8), Layout(8, "tensor", "expert"), Layout(8, "data", "expert")])
