@@ -389,16 +389,18 @@ class Planner:
         found: dict[Any, _State] = {}
         for state in states:
             choices = self._call(scope, state, op) if isinstance(op, CallOp) else self.ways(scope, state, op)
-            tried = [(self._take(scope, state, op, choice), choice) for choice in choices]
-            kept = [x for x in tried if x[0] is not None and not x[0][1]] or [x for x in tried if x[0] is not None]
-            candidates = _candidates(state, kept) if len(kept) > 1 and op.name in PRODUCTS else ()
-            for result, choice in kept:
-                assert result is not None
-                new, _ = result
-                new.trace = (state.trace, op, choice, candidates)
+            tried = [
+                (taken, choice) for choice in choices if (taken := self._take(scope, state, op, choice)) is not None
+            ]
+            kept = [(new, choice) for (new, lost), choice in tried if not lost]
+            kept = kept or [(new, choice) for (new, _), choice in tried]
+            for new, _ in kept:
                 for value in dead:
                     if value not in scope.open:  # what is made of it may be asked for later
                         self._drop(new, value)
+            candidates = _candidates(state, kept) if len(kept) > 1 and op.name in PRODUCTS else ()
+            for new, choice in kept:
+                new.trace = (state.trace, op, choice, candidates)
                 key = new.mark, new.variants
                 best = found.get(key)
                 if best is None or new.seconds < best.seconds:
@@ -780,9 +782,10 @@ def type_of(op: Operation) -> type[Operation]:
     return type(op)
 
 
-def _candidates(state: _State, kept: Sequence[tuple[tuple[_State, bool] | None, Choice]]) -> tuple[Candidate, ...]:
-    """What was weighed at an op, with the cost of the op alone."""
-    return tuple(Candidate(choice.label, new[0].seconds - state.seconds) for new, choice in kept if new is not None)
+def _candidates(state: _State, kept: Sequence[tuple[_State, Choice]]) -> tuple[Candidate, ...]:
+    """What was weighed at an op, with the cost of the op and of combining what it leaves."""
+    before = state.seconds + state.owed
+    return tuple(Candidate(choice.label, new.seconds + new.owed - before) for new, choice in kept)
 
 
 def _steps_of(trace: Trace | None) -> tuple[tuple[Operation, Choice, tuple[Candidate, ...]], ...]:

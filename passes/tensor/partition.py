@@ -465,7 +465,7 @@ def _reasons(candidates: Sequence[Candidate], chosen: Choice) -> tuple[Candidate
     for one in candidates:
         reason = ""
         if one.name != chosen.label and one.score is not None and taken is not None:
-            reason = "takes longer here" if one.score > taken else "what follows takes longer"
+            reason = "takes longer" if one.score > taken else "what follows takes longer"
         found.append(one._replace(reason=reason))
     return tuple(found)
 
