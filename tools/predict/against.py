@@ -111,25 +111,26 @@ class Cost:
 
 @dataclass(frozen=True)
 class Point:
-    """One side at a batch and a length. `served` is the output rate of a server, by its best layout."""
+    """One side at a batch and a length. `served` is the output rate of a server, by its best layout. Without a time of
+    the prompt there are figures of decode only."""
 
     batch: int
     length: int
     decode: Cost
-    first: Cost
-    served: float
+    first: Cost | None
+    served: float | None
 
-    def value(self, metric: Metric) -> float:
+    def value(self, metric: Metric) -> float | None:
         """A metric in its unit."""
         if metric == "first":
-            return self.first.seconds
+            return self.first.seconds if self.first else None
         if metric == "served":
             return self.served
         return (1 if metric == "user" else self.batch) / self.decode.seconds
 
-    def bound(self, metric: Metric) -> str:
-        """What holds a metric up."""
-        return (self.first if metric == "first" else self.decode).bound
+    def cost(self, metric: Metric) -> Cost:
+        """What a metric mostly hangs on."""
+        return self.first if metric == "first" and self.first else self.decode
 
 
 Grid = dict[tuple[int, int], Point]
@@ -152,6 +153,8 @@ class Comparison:
         if at not in self.ours or at not in self.theirs:
             return None
         ours, theirs = self.ours[at].value(metric), self.theirs[at].value(metric)
+        if ours is None or theirs is None:
+            return None
         return theirs / ours if metric == "first" else ours / theirs
 
     def region(self, metric: Metric) -> list[tuple[int, int]]:
@@ -182,11 +185,11 @@ class Comparison:
                         **{metric: point.value(metric) for metric in METRICS},
                         "between": point.decode.seconds,
                         "decode_bounds": dict(point.decode.bounds),
-                        "first_bounds": dict(point.first.bounds),
+                        "first_bounds": dict(point.first.bounds) if point.first else None,
                         "interpolated": not point.decode.exact,
-                        "first_interpolated": not point.first.exact,
+                        "first_interpolated": not point.first.exact if point.first else None,
                         "layout": point.decode.how,
-                        "first_layout": point.first.how,
+                        "first_layout": point.first.how if point.first else None,
                     }
                 )
         return found
@@ -306,47 +309,82 @@ def compiled_costs(
     prompts: dict[int, Cost] = {}
     refused: list[str] = []
     facts: dict[str, Any] = {}
-    batches, lengths = q.compiled_batches, q.compiled_lengths
-    wanted = [("prefill", 1, n) for n in lengths] + [("decode", b, n) for n in lengths for b in batches]
-    for place, (mode, batch, length) in enumerate(wanted):
+    planned = len(q.compiled_lengths) * (1 + len(q.compiled_batches))
+    begun = 0
+
+    def compiled(mode: Literal["prefill", "decode"], batch: int, length: int) -> Cost | None:
+        """One step; None when it is refused."""
+        nonlocal begun
         context = length + q.output // 2
         label = f"{mode} of {batch} x {length}"
-        show(place, len(wanted), f"compiling {label}")
+        show(min(begun, planned - 1), planned, f"compiling {label}")
+        begun += 1
 
-        def make(mode: Any = mode, batch: int = batch, length: int = length, context: int = context) -> dict[str, Any]:
-            found = predict(
-                source,
-                q.system,
-                mode,
-                batch=batch,
-                context=context,
-                tokens=length,
-                precision="bf16",
-                weights=PRECISIONS[q.precision],
-            )
-            kept = ("sram", "hbm", "ddr", "spilled")
+        def make() -> dict[str, Any]:
+            weights = PRECISIONS[q.precision]
+            try:
+                found = predict(
+                    source,
+                    q.system,
+                    mode,
+                    batch=batch,
+                    context=context,
+                    tokens=length,
+                    precision="bf16",
+                    weights=weights,
+                )
+            except CompileError as error:
+                return {"refused": error.what}
             return {
                 "seconds": found.seconds,
                 "bounds": found.bounds,
                 "compile_seconds": found.compile_seconds,
                 "launches": found.launches,
-                "memory": {name: getattr(found.memory, name) for name in kept},
+                "memory": {name: getattr(found.memory, name) for name in ("sram", "hbm", "ddr", "spilled")},
             }
 
-        sizes = {"mode": mode, "batch": batch}
-        sizes |= {"context": context} if mode == "decode" else {"tokens": length}
-        try:
-            got = kept.get({**shared, **sizes}, make)
-        except CompileError as error:
-            refused.append(f"{q.system.name}: {label}: {error.what}")
-            continue
-        cost = Cost(got["seconds"], got["bounds"], how=q.system.axes)
-        if mode == "prefill":
-            prompts[length] = cost
-        else:
-            decode[batch, length] = cost
+        sizes = {"context": context} if mode == "decode" else {"tokens": length}
+        got = kept.get({**shared, "mode": mode, "batch": batch, **sizes}, make)
+        if "refused" in got:
+            refused.append(f"{q.system.name}: {label}: {got['refused']}")
+            return None
         facts[label] = {"compile_seconds": got["compile_seconds"], "launches": got["launches"], **got["memory"]}
+        return Cost(got["seconds"], got["bounds"], how=q.system.axes)
+
+    rising(q.compiled_lengths, q.lengths, lambda n: compiled("prefill", 1, n), prompts.__setitem__)
+    for n in q.compiled_lengths:
+        rising(
+            q.compiled_batches,
+            q.batches,
+            lambda b, n=n: compiled("decode", b, n),
+            lambda b, cost, n=n: decode.__setitem__((b, n), cost),
+        )
     return decode, prompts, refused, facts
+
+
+def rising(
+    wanted: Sequence[int],
+    every: Sequence[int],
+    make: Callable[[int], Cost | None],
+    keep: Callable[[int, Cost], None],
+) -> list[int]:
+    """Makes what is wanted, in rising order. Where one is refused, larger ones are not tried, and the largest of
+    `every` that is not refused is looked for below it."""
+    done: list[int] = []
+    for one in wanted:
+        cost = make(one)
+        if cost is not None:
+            keep(one, cost)
+            done.append(one)
+            continue
+        for less in reversed([x for x in every if x < one and (not done or x > done[-1])]):
+            cost = make(less)
+            if cost is not None:
+                keep(less, cost)
+                done.append(less)
+                break
+        break
+    return done
 
 
 def between(values: Sequence[int], at: int) -> tuple[int, int]:
@@ -412,8 +450,8 @@ def ours(q: Question, decode: Mapping[tuple[int, int], Cost], prompts: Mapping[i
     for batch in q.batches:
         for length in q.lengths:
             step, first = interpolated(decode, batch, length), prompt_at(prompts, length)
-            if step is not None and first is not None:
-                served = q.output / (first.seconds + q.output * step.seconds / batch)
+            if step is not None:
+                served = q.output / (first.seconds + q.output * step.seconds / batch) if first else None
                 found[batch, length] = Point(batch, length, step, first, served)
     return found
 

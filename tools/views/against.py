@@ -54,7 +54,8 @@ def pictures(found: Comparison) -> dict[str, str]:
         for side, grid, colors in ((q.system.name, found.ours, OURS), (f"{q.gpus} x {q.gpu}", found.theirs, GPUS)):
             for length, color in zip(some(q.lengths), colors, strict=False):
                 at = [grid[b, length] for b in q.batches if (b, length) in grid]
-                points = [(float(p.batch), p.value(metric), p.decode.exact) for p in at]
+                values = [(p, p.value(metric)) for p in at]
+                points = [(float(p.batch), value, p.decode.exact) for p, value in values if value is not None]
                 drawn.append(Curve(f"{side}, {short(length)}", points, color, grid is found.theirs))
         made[metric] = curves(
             TITLES[metric], "batch (sequences)", "tokens a second", drawn, list(map(float, q.batches))
@@ -63,7 +64,7 @@ def pictures(found: Comparison) -> dict[str, str]:
     for side, grid, color in ((q.system.name, found.ours, OURS[1]), (f"{q.gpus} x {q.gpu}", found.theirs, GPUS[1])):
         batch = next((b for b in q.batches if any((b, n) in grid for n in q.lengths)), q.batches[0])
         at = [grid[batch, n] for n in q.lengths if (batch, n) in grid]
-        points = [(float(p.length), p.first.seconds, p.first.exact) for p in at]
+        points = [(float(p.length), p.first.seconds, p.first.exact) for p in at if p.first]
         drawn.append(Curve(side, points, color, grid is found.theirs))
     made["first"] = curves(TITLES["first"], "tokens of the prompt", "seconds", drawn, list(map(float, q.lengths)))
     for metric in MAPPED:
@@ -83,10 +84,12 @@ def times_map(found: Comparison, metric: Metric) -> str:
             if ratio is None:
                 continue
             ours, gpu = found.ours[batch, length], found.theirs[batch, length]
-            inexact = not (ours.first.exact if metric == "first" else ours.decode.exact)
+            inexact = not ours.cost(metric).exact
+            figures = [short(point.value(metric) or 0.0) for point in (ours, gpu)]
+            waits = [point.cost(metric).bound for point in (ours, gpu)]
             about = (
-                f"batch {batch}, {length} tokens: {short(ours.value(metric))} against {short(gpu.value(metric))} "
-                f"{METRICS[metric][1]}; ours waits most for {ours.bound(metric)}, the GPUs for {gpu.bound(metric)}"
+                f"batch {batch}, {length} tokens: {figures[0]} against {figures[1]} {METRICS[metric][1]}; "
+                f"ours waits most for {waits[0]}, the GPUs for {waits[1]}"
             )
             text = f"{'~' if inexact else ''}{ratio:.2g}x" if ratio < 10 else f"{'~' if inexact else ''}{ratio:.0f}x"
             grid[f"{short(length)}|{batch}"] = Cell(text, shade(ratio), about, ratio >= q.times)
@@ -133,7 +136,7 @@ def sentences(found: Comparison) -> list[str]:
         low, high = min(ratios, key=lambda at: ratios[at]), max(ratios, key=lambda at: ratios[at])
         region = found.region(metric)
         where = f"in {len(region)} of {len(ratios)} points" if region else "nowhere"
-        best = found.ours[high].value(metric), found.theirs[high].value(metric)
+        best = found.ours[high].value(metric) or 0.0, found.theirs[high].value(metric) or 0.0
         said.append(
             f"{words[0].upper()}{words[1:]}: {ratios[low]:.2g} to {ratios[high]:.2g} times, at least {q.times:g} times "
             f"{where}. Most at batch {high[0]} and {high[1]} tokens: {short(best[0])} against {short(best[1])} {unit}; "

@@ -23,8 +23,10 @@ from headrace.tools.predict.against import (
     interpolated,
     named_model,
     prompt_at,
+    rising,
 )
 from headrace.tools.predict.gpu import sizes_of
+from headrace.tools.views.against import against_page
 
 QUESTION = Question(
     "tiny-moe",
@@ -61,7 +63,7 @@ def test_both_sides_have_every_point(found: Comparison) -> None:
 def test_what_is_compiled_is_what_is_predicted(found: Comparison) -> None:
     step = predict(TINY_MOE, System("sn50", 2), "decode", batch=4, context=64 + 8)
     point = found.ours[4, 64]
-    assert point.decode.exact and point.first.exact
+    assert point.decode.exact and point.first and point.first.exact
     assert point.decode.seconds == pytest.approx(step.seconds)
     assert point.value("user") == pytest.approx(1 / step.seconds)
     assert point.value("system") == pytest.approx(4 / step.seconds)
@@ -77,18 +79,32 @@ def test_the_others_lie_between_and_say_so(found: Comparison) -> None:
         around = [found.ours[b, n].decode.seconds for b in (1, 4) for n in (16, 64)]
         assert min(around) <= point.decode.seconds <= max(around)
         assert sum(point.decode.bounds.values()) == pytest.approx(point.decode.seconds)
-    assert all(point.decode.exact and point.first.exact for point in found.theirs.values())
+    assert all(point.decode.exact and point.first and point.first.exact for point in found.theirs.values())
 
 
 def test_ratios_and_where_they_are_enough(found: Comparison) -> None:
     for metric in METRICS:
         ratios = {at: found.ratio(metric, *at) or 0.0 for at in found.ours}
         ours, gpu = found.ours[1, 16].value(metric), found.theirs[1, 16].value(metric)
+        assert ours is not None and gpu is not None
         assert ratios[1, 16] == pytest.approx(gpu / ours if metric == "first" else ours / gpu)
         middle = sorted(ratios.values())[4]
         marked = replace(found, question=replace(QUESTION, times=middle)).region(metric)
         assert set(marked) == {at for at, ratio in ratios.items() if ratio >= middle}
     assert found.ratio("user", 1, 17) is None
+
+
+def test_one_that_is_refused_is_looked_for_below() -> None:
+    for limit, made in ((100, [1, 8, 32]), (20, [1, 8, 16]), (8, [1, 8]), (5, [1, 4]), (0, [])):
+        tried: list[int] = []
+        kept: dict[int, Cost] = {}
+
+        def make(n: int, limit: int = limit, tried: list[int] = tried) -> Cost | None:
+            tried.append(n)
+            return Cost(float(n), {"hbm": float(n)}) if n <= limit else None
+
+        assert rising((1, 8, 32), (1, 2, 4, 8, 16, 32), make, kept.__setitem__) == made == list(kept)
+        assert len(tried) == len(set(tried))
 
 
 def test_what_is_kept_is_not_compiled_again(found: Comparison, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +135,38 @@ def test_what_the_compiler_refuses_is_told_and_left_out(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("headrace.tools.predict.predicting.predict", partly)
     found = compare(QUESTION)
-    assert {batch for batch, _ in found.ours} == {1}
+    assert {batch for batch, _ in found.ours} == {1, 2}  # the largest below the one that is refused
     assert [x for x in found.refused if "decode of 4 x 16: too large" in x]
+
+
+def test_without_prompts_there_are_figures_of_decode(monkeypatch: pytest.MonkeyPatch) -> None:
+    def partly(config: Any, system: Any, mode: Any, **options: Any) -> Any:
+        if mode == "prefill":
+            raise CompileError("no-fit", "too large")
+        return predict(config, system, mode, **options)
+
+    monkeypatch.setattr("headrace.tools.predict.predicting.predict", partly)
+    found = compare(QUESTION)
+    assert found.ratio("user", 1, 16) is not None
+    assert found.ratio("first", 1, 16) is None and found.ratio("served", 1, 16) is None
+    assert "too large" in against_page(found) and all(
+        row["first"] is None for row in found.rows() if row["side"] == "rdu"
+    )
+
+
+def test_what_was_refused_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def partly(config: Any, system: Any, mode: Any, **options: Any) -> Any:
+        calls.append(mode)
+        if mode == "prefill":
+            raise CompileError("no-fit", "too large")
+        return predict(config, system, mode, **options)
+
+    monkeypatch.setattr("headrace.tools.predict.predicting.predict", partly)
+    first = compare(QUESTION, tmp_path / "kept.json")
+    count = len(calls)
+    assert compare(QUESTION, tmp_path / "kept.json").refused == first.refused and len(calls) == count
 
 
 def test_bounds_and_seconds_between_two_costs() -> None:
