@@ -41,7 +41,9 @@ def read_program(program: runtime.Program) -> Routed:
     )
     note = "an artifact holds no virtual channels and claims no link load; audit the IR for these"
     loops = tuple(Repeat(one.first, one.end, one.times) for one in program.loops)
-    return Routed(device, configs, regions, tuple(map(launch, program.launches)), ports, (note,), loops)
+    return Routed(
+        device, configs, regions, tuple(map(launch, program.launches)), ports, (note,), loops, program.sockets
+    )
 
 
 def _config(config: runtime.Config, device: Device) -> Config:
