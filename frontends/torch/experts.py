@@ -271,6 +271,10 @@ class _Mixture:
         from torch.fx.node import map_arg
 
         kind, args = _kind(node), list(node.args)
+        if self._is_cut(node) or (kind == "aten.split_with_sizes.default" and self._is_cut(args[0])):
+            return None
+        if kind == "getitem" and _kind(args[0]) == "aten.split_with_sizes.default" and self._is_cut(args[0].args[0]):
+            return self._part(node)
         if kind == "aten.index.Tensor":
             return self._picked(node, args[0], self.roles[args[1][0]])
         if kind in GROUPED:
@@ -317,6 +321,24 @@ class _Mixture:
         each = self._call(node, "unsqueeze.default", x, 1)
         each = self._call(node, "expand.default", each, [self.tokens, self.chosen, *rest])
         return self._call(node, "reshape.default", each, [self.tokens * self.chosen, *rest])
+
+    def _is_cut(self, node: Any) -> bool:
+        """Whether a product is cut into columns at once, as that of gate and up is: then each part is a product of its
+        own, with columns of the matrices, which sockets can share out by columns."""
+        if _kind(node) not in GROUPED or not node.users:
+            return False
+        return all(
+            _kind(user) == "aten.split_with_sizes.default" and (user.args[2] if len(user.args) > 2 else 0) in (1, -1)
+            for user in node.users
+        )
+
+    def _part(self, node: Any) -> Any:
+        """A part of a product that is cut."""
+        split, which = node.args
+        x, weight = split.args[0].args[:2]
+        start = sum(split.args[1][:which])
+        columns = self._call(node, "slice.Tensor", weight, 2, start, start + split.args[1][which])
+        return self._product(node, self.made[x], columns)
 
     def _product(self, node: Any, x: Any, weight: Any) -> Any:
         if self.dense:
