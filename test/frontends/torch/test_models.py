@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command import headrace, succeeds
 from torch_zoo_models import need_transformers
 
 from headrace.dialects.support.diagnostics import CompileError
@@ -167,3 +168,23 @@ def test_a_layer_that_differs_is_refused() -> None:
 
 def test_names_are_known() -> None:
     assert {*PARAMETERS, "deepseek-r1", "llama-3.3-70b", "minimax-m2.7"} <= set(NAMES)
+
+
+def test_commands_take_configurations(tmp_path: Any) -> None:
+    given = {"model_type": "llama", **SIZES, **FAMILIES["llama"]}
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(given))
+    shown = succeeds("plan", path, "--context", 16, "--json").json
+    assert shown["size"]["layers"] == 3 and shown["size"]["distinct_layers"] == 1
+    assert shown["size"]["state_bytes"] == 3 * 2 * 16 * 2 * 8 * 2  # layers, keys and values, rows, heads, size, bf16
+    assert shown["device_ops"]["whole"]["matmul"] == 3 * 9 + 1
+    target = tmp_path / "small.sn"
+    summary = succeeds("compile", path, "--shape-only", "--mode", "prefill", "--tokens", 8, "-o", target, "--json").json
+    assert target.is_file() and summary["model"] == "small-prefill" and not summary["weights"]
+    for arguments, message in (
+        (["compile", path], "has no weights"),
+        (["compile", "lama-3.1-8b", "--shape-only"], "did you mean 'llama-3.1-8b'"),
+        (["compile", "model.onnx", "--tokens", 8], "--tokens is given for model.onnx"),
+    ):
+        refused = headrace(*arguments)
+        assert refused.code and message in refused.err
