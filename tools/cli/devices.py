@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @common.json_option
 def command(name: str | None, as_json: bool) -> None:
-    """List the devices; with NAME (or a .toml file), every number of that one and where it comes from."""
+    """List the devices; with NAME (or a .toml file), every number of that one and where it comes from. NAME may also be
+    a GPU that `headrace bench --against` knows."""
     from headrace.dialects.machine.device import device_bases, device_names, load_device
 
     if name is None:
@@ -27,6 +28,13 @@ def command(name: str | None, as_json: bool) -> None:
             common.print_json([overview(one) for one in devices])
         else:
             click.echo(overview_text(devices))
+        return
+    if name not in device_names() and name in (gpus := _gpus()):
+        rows = gpus[name]
+        if as_json:
+            common.print_json({"gpu": name, "numbers": rows})
+        else:
+            click.echo(f"{name}: a GPU, for `headrace bench --against {name}`\n\n{numbers_text(rows)}")
         return
     device = load_device(name)
     numbers = flat(device.to_dict())
@@ -40,6 +48,22 @@ def command(name: str | None, as_json: bool) -> None:
         common.print_json({"device": device.name, "overview": overview(device), "numbers": rows})
     else:
         click.echo(f"{summary_text(device)}\n\n{numbers_text(rows)}")
+
+
+def _gpus() -> dict[str, list[dict[str, Any]]]:
+    """The numbers of every GPU, with their bases."""
+    from dataclasses import asdict
+
+    from headrace.tools.predict.gpu.facts import gpu_bases, gpu_names, load_gpu
+
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in gpu_names():
+        values = flat({key: part for key, part in asdict(load_gpu(name)).items() if key != "name"})
+        found[name] = [
+            {"name": path, "value": values[path], "unit": basis.unit, "basis": basis.kind, "text": basis.text}
+            for path, basis in gpu_bases(name).items()
+        ]
+    return found
 
 
 def overview(device: Device) -> dict[str, Any]:

@@ -42,3 +42,11 @@ def test_a_comparison_writes_its_page_pictures_and_rows(tmp_path: Path) -> None:
 def test_refusals(arguments: tuple[object, ...], message: str) -> None:
     result = headrace("bench", *arguments)
     assert result.code == 2 and message in result.err
+
+
+def test_devices_shows_the_numbers_of_a_gpu() -> None:
+    shown = succeeds("devices", "h200").out
+    assert "memory.bandwidth" in shown and "4800 GB/s" in shown and "source: NVIDIA H200 datasheet" in shown
+    rows = succeeds("devices", "b200", "--json").json["numbers"]
+    assert {row["basis"] for row in rows} == {"source", "inferred"}
+    assert "there is no device 'h20'" in headrace("devices", "h20").err
