@@ -39,6 +39,8 @@ def _refusal(op: Operation) -> str:
         return "it writes whole rows already"
     if attributes_of(op).get("reduction", "none") != "none":
         return "it combines what it writes with what is there"
+    if not tt(op.operands[0]).elements:
+        return "its tensor has no elements, so no row to write"
     return "" if _of_argument(op.operands[0]) else "it writes into a computed tensor, not into an argument"
 
 
@@ -46,8 +48,9 @@ def _refusal(op: Operation) -> str:
 class LinearizeScattersPass(Pass):
     """Write a scatter into a function argument (a cache, a variable) as a scatter of rows of a reshaped argument.
 
-    Assumes nothing; scatters that combine (`reduction`) or go into computed tensors are left. An index tuple becomes
-    one row number, so that the mapping can store rows where they belong and leave the rest of the state untouched.
+    Assumes nothing; scatters that combine (`reduction`) or go into computed tensors are left, as are those into tensors
+    without elements. An index tuple becomes one row number, so that the mapping can store rows where they belong and
+    leave the rest of the state untouched.
 
         %1 = tensor.scatter_nd %cache, %i, %rows     =>     %r = tensor.reshape %cache
              (indices [m, k] into [d0, …, dk, e])           %s = tensor.scatter_nd %r, %n, %rows   (%n: one row number)

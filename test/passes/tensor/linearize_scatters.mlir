@@ -75,3 +75,29 @@ func.func @beside(%c: tensor<2x8x4xf32>, %at: tensor<1x2x1xi64>, %u: tensor<2x4x
   %3 = tensor.scatter_nd %c, %2, %u : tensor<2x8x4xf32>, tensor<2x2xi64>, tensor<2x4xf32> -> tensor<2x8x4xf32>
   func.return %3 : tensor<2x8x4xf32>
 }
+
+// -----
+
+// A tensor without elements has no rows to number, wherever its dim of size 0 is; indices of none are numbered.
+
+// CHECK-LABEL: @nothing
+// CHECK-NEXT: tensor.scatter_elements %b, %i, %b {axis = 1 : i64}
+// CHECK-NEXT: tensor.scatter_elements %b, %i, %b {axis = 2 : i64}
+// CHECK-NEXT: tensor.scatter_nd %b, %n, %u
+// CHECK-NEXT: tensor.scatter_nd %b, %p, %v
+// CHECK-NEXT: func.return
+func.func @nothing(%b: tensor<1x2x0xf32>, %i: tensor<1x2x0xi64>, %n: tensor<0x3xi64>, %u: tensor<0xf32>, %p: tensor<4x2xi64>, %v: tensor<4x0xf32>) -> (tensor<1x2x0xf32>, tensor<1x2x0xf32>, tensor<1x2x0xf32>, tensor<1x2x0xf32>) {
+  %0 = tensor.scatter_elements %b, %i, %b {axis = 1 : i64} : tensor<1x2x0xf32>, tensor<1x2x0xi64>, tensor<1x2x0xf32> -> tensor<1x2x0xf32>
+  %1 = tensor.scatter_elements %b, %i, %b {axis = 2 : i64} : tensor<1x2x0xf32>, tensor<1x2x0xi64>, tensor<1x2x0xf32> -> tensor<1x2x0xf32>
+  %2 = tensor.scatter_nd %b, %n, %u : tensor<1x2x0xf32>, tensor<0x3xi64>, tensor<0xf32> -> tensor<1x2x0xf32>
+  %3 = tensor.scatter_nd %b, %p, %v : tensor<1x2x0xf32>, tensor<4x2xi64>, tensor<4x0xf32> -> tensor<1x2x0xf32>
+  func.return %0, %1, %2, %3 : tensor<1x2x0xf32>, tensor<1x2x0xf32>, tensor<1x2x0xf32>, tensor<1x2x0xf32>
+}
+// CHECK-LABEL: @none
+// CHECK: tensor.scatter_nd {{.*}} : tensor<64xf32>, tensor<0x1xi64>, tensor<0xf32> -> tensor<64xf32>
+// CHECK: tensor.scatter_nd {{.*}} : tensor<16x4xf32>, tensor<0x1xi64>, tensor<0x4xf32> -> tensor<16x4xf32>
+func.func @none(%c: tensor<2x8x4xf32>, %d: tensor<2x8x4xf32>, %i: tensor<2x0x4xi64>, %u: tensor<2x0x4xf32>, %n: tensor<0x2xi64>, %v: tensor<0x4xf32>) -> (tensor<2x8x4xf32>, tensor<2x8x4xf32>) {
+  %0 = tensor.scatter_elements %c, %i, %u {axis = 1 : i64} : tensor<2x8x4xf32>, tensor<2x0x4xi64>, tensor<2x0x4xf32> -> tensor<2x8x4xf32>
+  %1 = tensor.scatter_nd %d, %n, %v : tensor<2x8x4xf32>, tensor<0x2xi64>, tensor<0x4xf32> -> tensor<2x8x4xf32>
+  func.return %0, %1 : tensor<2x8x4xf32>, tensor<2x8x4xf32>
+}
