@@ -10,16 +10,21 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import SSAValue
 
 from headrace.dialects.dataflow.network import Network
-from headrace.dialects.dataflow.ops import BufferOp, GatherOp, LoadOp, ScatterOp, SectionOp, StageOp
+from headrace.dialects.dataflow.ops import BufferOp, GatherOp, LoadOp, ScatterOp, SectionOp, StageOp, stream_of
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.cost import memory_bytes_per_cycle
 from headrace.dialects.machine.device import Device
 from headrace.dialects.support.journal import Candidate, count, decide
+from headrace.passes.analysis.bodies import Body
 from headrace.passes.analysis.memory import fitting_frames, held_bytes, units_for
 from headrace.passes.analysis.phases import phases
+from headrace.passes.analysis.pieces import peers, piece_cost, pieces
 from headrace.passes.analysis.runs import Overlap, constants, overlap, runs_of
 from headrace.passes.analysis.sections import sections
 from headrace.passes.infra.base import Pass, option
+
+SHARE = 0.9
+"""Share of the memory units up to which buffers hold what is on its way between sockets."""
 
 
 def size(section: SectionOp, device: Device, copies: int, held_over: Overlap | None = None) -> bool:
@@ -32,6 +37,7 @@ def size(section: SectionOp, device: Device, copies: int, held_over: Overlap | N
     network = Network(section)
     start = {op: min(max(copies, held), op.frame_count) for op, held in overlaps(section, device).items()}
     start |= {op: ahead(op, device, start[op]) for op in buffers if all(isinstance(v.owner, LoadOp) for v in op.ins)}
+    _while_messages_travel(section, device, start)
     if held_over is not None:
         for op in held_over.kept:
             op.frames = IntegerAttr(fitting_frames(op, device, 1), i64)
@@ -57,6 +63,43 @@ def size(section: SectionOp, device: Device, copies: int, held_over: Overlap | N
         count("buffers")
         op.copies = IntegerAttr(held[op], i64)
     return [(op.frames, op.copies) for op in buffers] != before
+
+
+def _while_messages_travel(section: SectionOp, device: Device, held: dict[BufferOp, int]) -> None:
+    """Add the frames that are on their way between sockets at a time: of the buffer behind a collective, which has the
+    room before the messages come, and of buffers beside it; as far as there are memory units."""
+    processes = [op for op in section.body.block.ops if isinstance(op, StageOp | GatherOp | ScatterOp)]
+    flying = {op: frames for op in processes if isinstance(op, StageOp) and (frames := in_flight(op, device))}
+    if not flying:
+        return
+    place = phases(processes, device)
+    left = int(SHARE * device.count("pmu"))
+    left -= sum(units_for(op, device, op.frames.value.data, copies) for op, copies in held.items())
+    for op, copies in held.items():
+        ends = [place[v.owner] for v in op.ins if v.owner in place]  # pyright: ignore[reportArgumentType]
+        readers = [place[use.operation] for out in op.outs for use in out.uses if use.operation in place]
+        first, last = min(ends or readers, default=None), max(readers, default=None)
+        if first is None or last is None or first.phase != last.phase:
+            continue
+        more = [n for stage, n in flying.items() if first <= place[stage] < last]
+        frames, now = op.frames.value.data, units_for(op, device, op.frames.value.data, copies)
+        most = min(copies + max(more, default=0), op.frame_count)
+        while most > copies and units_for(op, device, frames, most) - now > left:
+            most -= 1
+        if most > copies:
+            left -= units_for(op, device, frames, most) - now
+            held[op] = most
+            count("buffers that hold what is between sockets")
+
+
+def in_flight(stage: StageOp, device: Device) -> int:
+    """Tiles that the collective of a stage has on the way at a time: those that its units begin while one waits."""
+    body, steps = Body.of(stage.body.block), stream_of(stage.outs[0]).steps
+    each, wait = peers(body, body.types, device, steps=steps)
+    if not wait:
+        return 0
+    pace = max(each, *(piece_cost(body, x, body.types, device).interval / stage.units for x in pieces(body, device)))
+    return ceil(wait / max(pace, 1.0))
 
 
 def overlaps(section: SectionOp, device: Device) -> dict[BufferOp, int]:
@@ -101,8 +144,9 @@ class SizeBuffersPass(Pass):
     frames (double buffering); one whose reader needs another order, or whose frames do not spread over memory units,
     holds more. Loads go ahead by as much as the memory sends while it answers, where that takes no more memory units.
     Where paths of different length meet again, the short path's buffers get the least copies with which the section
-    runs through. Where several runs follow each other (`dataflow.runs`), a buffer between phases holds a frame of each
-    run that is between them, and one of weights all of them, as far as there are memory units.
+    runs through; a collective's hold what is on its way between sockets. Where several runs follow each other
+    (`dataflow.runs`), a buffer between phases holds a frame of each run that is between them, and one of weights all of
+    them, as far as there are memory units.
 
         dataflow.buffer [512, 768] (…) to (…) : …   =>   dataflow.buffer [512, 768] (…) to (…) {frames = 1, copies = 2}
     """
