@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil, prod
 from pathlib import Path
 from typing import Any, Literal
@@ -179,6 +179,8 @@ def predict_program(
     model: str = "analytic",
 ) -> Prediction:
     """What a routed program that was compiled for a system takes; the names and sizes are only noted."""
+    if system.compiled_for != system.device:
+        program = replace(program, device=system.device.to_dict())
     timing = time_program(program, model)
     return Prediction(
         name or str(program.meta.get("model", "")),
@@ -278,7 +280,7 @@ def named(config: Model) -> tuple[str, Any]:
 
 
 def _compiled(key: Any, config: Model, system: System, mode: Mode, how: _How, level: str, launch: str) -> _Made:
-    at = (key, system.device, system.mesh, mode, how, level, launch)
+    at = (key, system.compiled_for, system.mesh, mode, how, level, launch)
     if at not in _known:
         begin = time.process_time()
         program = _lowered(module_of(config, mode, how), system, how, level, launch)
@@ -308,7 +310,7 @@ def _lowered(module: ModuleOp, system: System, how: _How, level: str, launch: st
     from headrace.compiler import lower
 
     text = passes(system, level, launch, how.weights)
-    lower(module, system.device, text)
+    lower(module, system.compiled_for, text)
     return encode(module, {"pipeline": text})
 
 

@@ -54,13 +54,18 @@ def constants() -> tuple[Constant, ...]:
             basis = device_bases(name).get(path)
             if basis is None or basis.kind == "source":
                 continue
-            at: Any = load_device(name)
-            for part in path.split("."):
-                at = getattr(at, part)
             # the rows are of one device; the others take over its value, or scale it
             mine = rows if name == "sn40l" else ()
-            found.append(Constant(path, name, float(at), basis.unit, f"{basis.kind}: {basis.text}", mine))
+            found.append(Constant(path, name, value_of(name, path), basis.unit, f"{basis.kind}: {basis.text}", mine))
     return tuple(found)
 
 
-__all__ = ["DEVICES", "FREE", "Constant", "constants"]
+def value_of(device: str, path: str) -> float:
+    """A number of a shipped device."""
+    at: Any = load_device(device)
+    for part in path.split("."):
+        at = getattr(at, part)
+    return float(at)
+
+
+__all__ = ["DEVICES", "FREE", "Constant", "constants", "value_of"]

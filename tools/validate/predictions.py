@@ -9,6 +9,8 @@ from typing import Any
 
 from headrace.dialects.machine.cost import peak_flops
 from headrace.dialects.machine.device import Device
+from headrace.frontends.decoder import DecoderConfig
+from headrace.frontends.torch.models.configurations import configuration
 from headrace.runtime.pipeline import Access, Buffer, Pipeline, Process
 from headrace.runtime.timing import Timing
 from headrace.tools.predict import Prediction, System, predict
@@ -27,13 +29,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Study:
-    """What predictions are made with: entries of devices that differ from the files, by device (fits try others)."""
+    """What predictions are made with: entries of devices that differ from the files, by device (fits try others), and
+    whether programs are only timed with them and not compiled anew."""
 
     changed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    retimed: bool = False
 
     def system(self, device: str, sockets: int = 1, mesh: Mapping[str, int] | None = None) -> System:
         """A system of a shipped device."""
-        return System(device, sockets if mesh is None else 0, mesh, self.changed.get(device))
+        return System(device, sockets if mesh is None else 0, mesh, self.changed.get(device), self.retimed)
 
     def device(self, name: str) -> Device:
         """A shipped device."""
@@ -168,9 +172,11 @@ def tokens_per_step(study: Study, config: Model, published: float, sockets: int 
 
 
 def data_parallel(
-    study: Study, config: Model = "minimax-m2", context: int = 10240, tensor: int = 8, data: int = 8, wide: int = 16
+    study: Study, config: Model | None = None, context: int = 10240, tensor: int = 8, data: int = 8, wide: int = 16
 ) -> Answer:
-    """Tokens per second of a user with data and tensor parallelism, over tensor parallelism alone."""
+    """Tokens per second of a user with data and tensor parallelism, over tensor parallelism alone (of MiniMax-M2 unless
+    another model is given)."""
+    config = config or minimax()
     sizes: dict[str, Any] = {"context": context, "weights": "f8e4m3"}
     many = predict(config, study.system("sn50", mesh={"dp": data, "tp": tensor}), batch=data, **sizes)
     one = predict(config, study.system("sn50", wide), **sizes)
@@ -187,6 +193,14 @@ def product(
     timing = programs.product(study.device(device), sockets, rows, inner, columns)
     ideal = 2 * rows * inner * columns / sockets / timing.peak_flops
     return Answer(100 * ideal / timing.seconds, _timing_bounds(timing))
+
+
+def convolution_gain(study: Study, channels: int = 64, first: int = 1024, second: int = 1024) -> Answer:
+    """A long convolution with every op a section, over as few sections as are fastest."""
+    device = study.device("sn40l")
+    apart, fused = (programs.convolution(device, x, channels, first, second) for x in (False, True))
+    note = f"{len(apart.launches)} launches over {len(fused.launches)}; {channels} channels and two factors are assumed"
+    return Answer(apart.seconds / fused.seconds, f"{note}; {_timing_bounds(fused)}")
 
 
 def inner_product(study: Study, elements: int = 1 << 24, rate: float = 37.5e9) -> Answer:
@@ -218,13 +232,28 @@ def _latency(_: Study) -> Answer:
     return Answer(stages()[1] * 1e3)
 
 
-M2, R1 = "minimax-m2", "deepseek-v3"
+def minimax() -> DecoderConfig:
+    """MiniMax-M2, at full size."""
+    name, given = configuration("minimax-m2")
+    return DecoderConfig.from_json(given, name)
+
+
+def mixture(
+    study: Study, device: str, config: DecoderConfig | None = None, sockets: int = 16, context: int = 10240
+) -> Answer:
+    """Tokens per second of a user of a mixture of experts (MiniMax-M2 unless another is given), whose weights are
+    stored in eight bits."""
+    return decode_rate(study, config or minimax(), device, sockets, context, "f8e4m3")
+
+
+R1 = "deepseek-v3"
 FUNCTIONS: dict[str, Function] = {
     **{f"1.{name}": lambda s, name=name: peak(s, name) for name in ("plasticine", "sn10", "sn40l", "sn50")},
     **{f"2.{way}": lambda s, way=way: intensity(s, way) for way in programs.WAYS},
     "3.throughput": _throughput,
     "3.latency": _latency,
     "4.innerproduct": inner_product,
+    "5": convolution_gain,
     "6": lambda s: fusion_gain(s, "prefill"),
     "6.decode": lambda s: fusion_gain(s, "decode"),
     "7.decode": lambda s: launch_gain(s, "decode"),
@@ -240,8 +269,8 @@ FUNCTIONS: dict[str, Function] = {
     "12.405b": lambda s: tokens_per_step(s, "llama-3.1-405b", 129),
     **{f"13.{n}": lambda s, n=n: product(s, n) for n in (8, 16, 32)},
     "14": lambda s: decode_rate(s, R1, "sn40l", 16, 8192, "f8e4m3"),
-    "15a": lambda s: decode_rate(s, M2, "sn40l", 16, 10240, "f8e4m3"),
-    "15b": lambda s: decode_rate(s, M2, "sn50", 16, 10240, "f8e4m3"),
+    "15a": lambda s: mixture(s, "sn40l"),
+    "15b": lambda s: mixture(s, "sn50"),
     "16": data_parallel,
     "19": looping_gain,
 }

@@ -79,6 +79,59 @@ def inner_product(device: Device, elements: int) -> Timing:
     return compiled(text, device)
 
 
+def convolution(device: Device, fused: bool, channels: int, first: int, second: int) -> Timing:
+    """A convolution of `first` x `second` points by Fourier transforms as products with matrices (Monarch, of two
+    factors): there, times the kernel's transform, and back; complex numbers as pairs, input and output real, in bf16.
+    Fused where the time is least, or every op a section; the host launches both."""
+    lines: list[str] = []
+    shape = _type(channels, second, first)
+
+    def emit(op: str, operands: list[str], types: list[str], result: str, attributes: str = "") -> str:
+        lines.append(
+            f"  %{len(lines)} = tensor.{op} {', '.join(operands)}{attributes} : {', '.join(types)} -> {result}"
+        )
+        return f"%{len(lines) - 1}"
+
+    def given(name: str, *sizes: int) -> tuple[str, str]:
+        lines.append(f'  %{len(lines)} = tensor.weight "{name}" : {_type(*sizes)}')
+        return f"%{len(lines) - 1}", _type(*sizes)
+
+    def both(op: str, a: str, b: str, of: str) -> str:
+        lines.append(f"  %{len(lines)} = tensor.{op} {a}, {b} : {of}, {of} -> {of}")
+        return f"%{len(lines) - 1}"
+
+    def combined(
+        parts: list[str], op: str, name: str, sizes: tuple[int, ...], of: str, real: bool = False
+    ) -> list[str]:
+        """The parts (real, and imaginary where there is one) times a complex weight, as products or elementwise."""
+        re, im = given(f"{name}.re", *sizes), given(f"{name}.im", *sizes)
+        across = [[emit(op, [x, w], [of, t], of) for w, t in (re, im)] for x in parts]
+        if len(parts) == 1:
+            return across[0]
+        found = [both("sub", across[0][0], across[1][1], of)]
+        return found if real else [*found, both("add", across[0][1], across[1][0], of)]
+
+    def turned(parts: list[str], of: str, to: str) -> list[str]:
+        return [emit("transpose", [x], [of], to, " {perm = array<i64: 0, 2, 1>}") for x in parts]
+
+    across = _type(channels, first, second)
+    parts = combined(["%x"], "matmul", "there.first", (first, first), shape)
+    parts = turned(combined(parts, "mul", "there.factors", (second, first), shape), shape, across)
+    parts = combined(parts, "matmul", "there.second", (second, second), across)
+    parts = combined(parts, "mul", "kernel", (channels, first, second), across)
+    parts = combined(parts, "matmul", "back.second", (second, second), across)
+    parts = turned(combined(parts, "mul", "back.factors", (first, second), across), across, shape)
+    (y,) = combined(parts, "matmul", "back.first", (first, first), shape, real=True)
+    head = (
+        f'func.func @main(%x: {shape} {{tensor.name = "x"}}) -> {shape} attributes {{tensor.result_names = ["y"]}} {{'
+    )
+    text = "\n".join([head, *lines, f"  func.return {y} : {shape}", "}", ""])
+    from headrace.tools.predict import System
+    from headrace.tools.predict.predicting import passes
+
+    return compiled(text, device, pipeline=passes(System(device), "O3" if fused else "O0", "host"))
+
+
 def compiled(text: str, device: Device, fusion_rules: str = "", **options: Any) -> Timing:
     """The time of a program of IR, shapes only."""
     from headrace.compiler import translate

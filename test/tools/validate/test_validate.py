@@ -4,6 +4,7 @@ inputs of other sizes than theirs. No test predicts a held-out row."""
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 from headrace.dialects.machine.device import load_device
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.frontends.decoder import DecoderConfig
-from headrace.tools.validate import KINDS, ROWS, Answer, Outcome, Range, Report, Row, row_of, validate
+from headrace.tools.validate import KINDS, ROWS, Answer, Outcome, Range, Report, Row, fit, row_of, validate
 from headrace.tools.validate import predictions as functions
 from headrace.tools.validate.constants import FREE, constants
-from headrace.tools.validate.programs import inner_product, product
+from headrace.tools.validate.programs import convolution, inner_product, product
 from headrace.tools.validate.report import summary
 
 SMALL = DecoderConfig("small", layers=4, hidden=1024, heads=16, kv_heads=8, head_dim=64, intermediate=4096, vocab=8192)
@@ -141,6 +142,21 @@ def test_a_product_over_sockets_is_below_its_peak_and_its_sums_are_sent() -> Non
     assert timing.flops >= 2 * 4096 * 4096 * 1024 // 4
 
 
+def test_a_convolution_by_transforms_is_one_section_when_fused() -> None:
+    fused = convolution(load_device("sn40l"), True, 2, 32, 32)
+    grid = 2 * 32 * 32
+    products = grid * 2 * (2 * 32 + 4 * 32 + 4 * 32 + 2 * 32)  # to and from real numbers half as many
+    assert fused.flops - products == pytest.approx(grid * (3 * 6 + 2 * 2 + 1), rel=0.01)
+    assert len(fused.launches) == fused.host_launches == 1
+
+
+def test_a_mixture_of_experts_has_a_rate() -> None:
+    small = DecoderConfig("m", 2, 256, 8, 4, 64, 128, 1024, experts=8, experts_per_token=2, router="sigmoid")
+    found = functions.mixture(functions.FILES, "sn40l", small, 2, 256)
+    assert found.value == pytest.approx(1 / found.steps[0].seconds) and found.steps[0].weights == "f8e4m3"
+    assert functions.minimax().parameters == pytest.approx(228.69e9, rel=1e-4)
+
+
 def test_an_inner_product_reads_its_vectors_once() -> None:
     timing = inner_product(load_device("plasticine"), 1 << 18)
     assert timing.ddr_bytes == pytest.approx(8 * (1 << 18), rel=0.01)
@@ -150,3 +166,19 @@ def test_an_inner_product_reads_its_vectors_once() -> None:
 def test_ranges_are_kept() -> None:
     found = validate(["RANGE"], ["6.decode", "7.decode", "7.prefill", "19"])
     assert all(x.within for x in found.outcomes), [(x.row.id, x.error) for x in found.outcomes]
+
+
+def test_constants_are_fitted_to_what_lies_in_a_range() -> None:
+    with pytest.raises(CompileError, match="is of kind HO"):
+        next(fit.fitted("launch.software", [1e-5], [row_of("5")]))
+    trials = [fit.Trial(1.0, {"6": 6.0}), fit.Trial(2.0, {"6": 2.9}), fit.Trial(3.0, {"6": 1.6})]
+    assert [x.miss for x in trials] == pytest.approx([math.log(2), 0, 0])
+    assert fit.best(trials, now=4.0).value == 3.0 and fit.best(trials, now=0.0).value == 2.0
+
+
+def test_programs_are_timed_with_other_constants_without_compiling_anew() -> None:
+    launch = load_device("sn40l").launch
+    study = functions.Study({"sn40l": {"launch.software": launch.software + 1e-4}}, retimed=True)
+    steps = [functions.predict(SMALL, x.system("sn40l"), launch="host") for x in (functions.FILES, study)]
+    assert steps[1].compile_seconds == steps[0].compile_seconds  # it was compiled once
+    assert steps[1].seconds - steps[0].seconds == pytest.approx(steps[0].launches * 1e-4)
