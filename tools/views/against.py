@@ -10,7 +10,7 @@ from headrace.tools.predict.against import METRICS, Comparison, Metric, Question
 from headrace.tools.predict.gpu.facts import gpu_bases
 from headrace.tools.predict.gpu.published import median_error, published_rows, table
 from headrace.tools.views.drawing import safe
-from headrace.tools.views.lines import Cell, Curve, cells, curves, short
+from headrace.tools.views.lines import Cell, Curve, cells, curves, short, tokens
 from headrace.tools.views.page import STYLE
 from headrace.tools.views.roofline import COLORS
 
@@ -56,7 +56,7 @@ def pictures(found: Comparison) -> dict[str, str]:
                 at = [grid[b, length] for b in q.batches if (b, length) in grid]
                 values = [(p, p.value(metric)) for p in at]
                 points = [(float(p.batch), value, p.decode.exact) for p, value in values if value is not None]
-                drawn.append(Curve(f"{side}, {short(length)}", points, color, grid is found.theirs))
+                drawn.append(Curve(f"{side}, {tokens(length)}", points, color, grid is found.theirs))
         made[metric] = curves(
             TITLES[metric], "batch (sequences)", "tokens a second", drawn, list(map(float, q.batches))
         )
@@ -66,7 +66,9 @@ def pictures(found: Comparison) -> dict[str, str]:
         at = [grid[batch, n] for n in q.lengths if (batch, n) in grid]
         points = [(float(p.length), p.first.seconds, p.first.exact) for p in at if p.first]
         drawn.append(Curve(side, points, color, grid is found.theirs))
-    made["first"] = curves(TITLES["first"], "tokens of the prompt", "seconds", drawn, list(map(float, q.lengths)))
+    made["first"] = curves(
+        TITLES["first"], "tokens of the prompt", "seconds", drawn, list(map(float, q.lengths)), tokens
+    )
     for metric in MAPPED:
         made[f"times-{metric}"] = times_map(found, metric)
     for side in ("ours", "gpu"):
@@ -92,9 +94,9 @@ def times_map(found: Comparison, metric: Metric) -> str:
                 f"ours waits most for {waits[0]}, the GPUs for {waits[1]}"
             )
             text = f"{'~' if inexact else ''}{ratio:.2g}x" if ratio < 10 else f"{'~' if inexact else ''}{ratio:.0f}x"
-            grid[f"{short(length)}|{batch}"] = Cell(text, shade(ratio), about, ratio >= q.times)
+            grid[f"{tokens(length)}|{batch}"] = Cell(text, shade(ratio), about, ratio >= q.times)
     title = f"How many times better than {q.gpus} x {q.gpu}: {METRICS[metric][0]}"
-    return cells(title, "tokens of the prompt", "batch", list(map(short, q.lengths)), list(map(str, q.batches)), grid)
+    return cells(title, "tokens of the prompt", "batch", list(map(tokens, q.lengths)), list(map(str, q.batches)), grid)
 
 
 def bounds_map(found: Comparison, side: str) -> str:
@@ -107,12 +109,12 @@ def bounds_map(found: Comparison, side: str) -> str:
         parts = sorted(cost.bounds.items(), key=lambda item: -item[1])
         about = ", ".join(f"{name} {seconds / cost.seconds:.0%}" for name, seconds in parts if seconds > 0)
         share = cost.bounds[cost.bound] / cost.seconds
-        key = f"{short(length)}|{batch}"
+        key = f"{tokens(length)}|{batch}"
         text = f"{'collect' if cost.bound == 'collective' else cost.bound} {share:.0%}"
         grid[key] = Cell(text, f"{SHADES.get(cost.bound, '#7b8794')}66", f"{about}; {cost.how}")
     name = q.system.name if side == "ours" else f"{q.gpus} x {q.gpu}"
     title = f"What a decode step waits for most: {name}"
-    return cells(title, "tokens of the prompt", "batch", list(map(short, q.lengths)), list(map(str, q.batches)), grid)
+    return cells(title, "tokens of the prompt", "batch", list(map(tokens, q.lengths)), list(map(str, q.batches)), grid)
 
 
 def shade(ratio: float) -> str:

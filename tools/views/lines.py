@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
@@ -30,8 +30,20 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def curves(title: str, across: str, up: str, drawn: Sequence[Curve], ticks: Sequence[float]) -> str:
-    """A picture of curves; the axis across has the given ticks, the one up has decades and their halves."""
+def tokens(count: float) -> str:
+    """A number of tokens in few characters: 512, 8k for 8,192, 1500."""
+    return f"{count / 1024:g}k" if count >= 1024 and count % 1024 == 0 else f"{count:g}"
+
+
+def curves(
+    title: str,
+    across: str,
+    up: str,
+    drawn: Sequence[Curve],
+    ticks: Sequence[float],
+    told: Callable[[float], str] = short,
+) -> str:
+    """A picture of curves; the axis across has the given ticks, written as `told`, the one up 1, 2 and 5 of decades."""
     svg = Svg(WIDTH, HEIGHT, title)
     values = [y for curve in drawn for _, y, _ in curve.points if y > 0]
     svg.text(LEFT, 26, title, 15, font_weight="bold")
@@ -50,7 +62,7 @@ def curves(title: str, across: str, up: str, drawn: Sequence[Curve], ticks: Sequ
 
     for tick in ticks:
         svg.line(x(tick), TOP, x(tick), bottom, GRID)
-        svg.text(x(tick), bottom + 17, short(tick), 12, PALE, text_anchor="middle")
+        svg.text(x(tick), bottom + 17, told(tick), 12, PALE, text_anchor="middle")
     for tick in _marks(low, high):
         svg.line(LEFT, y(tick), edge, y(tick), GRID)
         svg.text(LEFT - 7, y(tick) + 4, short(tick), 12, PALE, text_anchor="end")
@@ -65,7 +77,7 @@ def curves(title: str, across: str, up: str, drawn: Sequence[Curve], ticks: Sequ
         dash = "6 4" if curve.dashed else ""
         svg.add("path", d=path, fill="none", stroke=curve.color, stroke_width=2, stroke_dasharray=dash)
         for px, py, a, b, exact in points:
-            about = f"{curve.name}: {short(b)} at {short(a)}{'' if exact else ' (interpolated)'}"
+            about = f"{curve.name}: {short(b)} at {told(a)}{'' if exact else ' (interpolated)'}"
             fill = curve.color if exact else "#ffffff"
             svg.add("circle", "", about, cx=px, cy=py, r=3.5, fill=fill, stroke=curve.color, stroke_width=1.5)
         row = TOP + 8 + 20 * place
@@ -131,4 +143,4 @@ def cells(title: str, across: str, up: str, columns: Sequence[str], rows: Sequen
     return str(svg)
 
 
-__all__ = ["Cell", "Curve", "cells", "curves", "short"]
+__all__ = ["Cell", "Curve", "cells", "curves", "short", "tokens"]

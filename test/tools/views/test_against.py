@@ -12,7 +12,7 @@ import pytest
 from headrace.tools.predict import System
 from headrace.tools.predict.against import Comparison, Question, compare
 from headrace.tools.views.against import MAPPED, against_page, brief, pictures, sentences, shade
-from headrace.tools.views.lines import Curve, curves, short
+from headrace.tools.views.lines import Curve, curves, short, tokens
 
 SVG = "{http://www.w3.org/2000/svg}"
 QUESTION = Question(
@@ -62,5 +62,6 @@ def test_sentences_say_what_is_for_a_chip() -> None:
 
 def test_numbers_and_shades() -> None:
     assert [short(x) for x in (0.0341, 8, 850, 8192, 1.2e6, 3e9)] == ["0.0341", "8", "850", "8.19k", "1.2M", "3G"]
+    assert [tokens(x) for x in (128, 1024, 1500, 8192)] == ["128", "1k", "1500", "8k"]
     assert shade(1.0) == "#ffffff" and shade(100.0) == shade(8.0) != shade(0.01)
     assert "no figures" in curves("t", "x", "y", [Curve("none", [], "#000000")], [1.0, 2.0])
