@@ -24,7 +24,7 @@ from headrace.dialects.rdu.routes import Routes, links_of
 from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.tensor.base import attributes_of, tt
-from headrace.dialects.tensor.program import mesh_of, shardings_of
+from headrace.dialects.tensor.program import mesh_of, shardings_of, stacks_of
 from headrace.dialects.tensor.shapes import TT
 from headrace.runtime.program import (
     Agcu,
@@ -97,6 +97,7 @@ def encode(module: ModuleOp, meta: Mapping[str, Any] | None = None, *, routed: b
         _loops(program),
         mesh_of(module),
         shardings_of(program),
+        stacks_of(program),
     )
 
 

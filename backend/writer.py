@@ -186,7 +186,8 @@ def _states(program: Program, states: Mapping[str, Array]) -> dict[str, tuple[TT
     """Types and arrays of the states that do not begin at zero, in order of the program's inputs. Floats are rounded to
     a narrower type that a state has."""
     past = {name for name, _ in program.states}
-    types = {port.name: program.whole(port) for port in program.inputs if port.name in past}
+    ports = [port for port in program.inputs if port.name in past]
+    types = {name: program.whole(port) for port in ports for name in program.stacks.get(port.name, (port.name,))}
     found: dict[str, tuple[TT, Array]] = {}
     wrong: list[str] = [f"there is no state '{name}'" for name in states if name not in types]
     for name, type in types.items():

@@ -168,7 +168,8 @@ def open_artifact(path: str | os.PathLike[str], verify: bool | None = None) -> A
 def _check_states(path: Path, program: Program, entries: Mapping[str, Entry]) -> None:
     """What states hold at first is of states that the program has, and of their types."""
     past = {name for name, _ in program.states}
-    types = {port.name: program.whole(port) for port in program.inputs if port.name in past}
+    ports = [port for port in program.inputs if port.name in past]
+    types = {name: program.whole(port) for port in ports for name in program.stacks.get(port.name, (port.name,))}
     for key, entry in entries.items():
         name = key.removeprefix(STATE)
         if name != key and entry.type != types.get(name):

@@ -631,6 +631,9 @@ def _check_mesh(program: Program, ports: Mapping[str, Port], found: Collector) -
         over = [axis for dim in dims for axis in dim]
         if len(set(over)) < len(over) or not program.mesh.keys() >= set(over):
             found.add(CODE, f"port '{name}' is cut over axes {over} of a mesh of {list(program.mesh)}")
+    for name, names in program.stacks.items():
+        if name not in ports or len(set(names)) != program.mesh.get("pp", 1):
+            found.add(CODE, f"'{name}' stands for {list(names)} on a mesh of {dict(program.mesh)}")
     for past, present in program.states:
         if program.shardings.get(past) != program.shardings.get(present):
             found.add(CODE, f"state '{past}' and '{present}' are cut in different ways")

@@ -198,7 +198,7 @@ class Program:
     says which of the launches the chip repeats.
     It is what one socket runs: `mesh` has the sizes of the axes that sockets are numbered over, row-major (empty for
     one socket), and `shardings` by port for each dim the axes that it is cut over; types of ports are those of one
-    socket.
+    socket. `stacks` says which ports of the whole program a port is, by the socket's place on axis `pp`.
     `device` is the device description as plain data; `meta` holds what reports need (model name, pipeline, options)."""
 
     device: Mapping[str, Any]
@@ -212,6 +212,7 @@ class Program:
     loops: tuple[LaunchLoop, ...] = ()
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
     shardings: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict[str, tuple[tuple[str, ...], ...]])
+    stacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     @property
     def sockets(self) -> int:

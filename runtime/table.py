@@ -256,6 +256,7 @@ class _Writer:
             self.string(axis)
             self.number(size)
         self.value(program.shardings)
+        self.value(program.stacks)
 
 
 def encode(program: Program) -> tuple[Bytes, Ints]:
@@ -459,8 +460,9 @@ class _Reader:
             loops,
             dict(self.many(lambda: (self.string(), self.number()), 2)),
             self.value(),
+            self.value(),
         )
-        for what in ("device", "meta", "shardings"):
+        for what in ("device", "meta", "shardings", "stacks"):
             if not isinstance(getattr(found, what), dict):
                 raise BadTable(f"{what} is not a dictionary")
         return found

@@ -445,6 +445,11 @@ def _permute(draw: Draw, name: str) -> Case:
     return {**ALONE, "by": draw(st.integers(-2, 2))}, [array(draw, shape(draw), one_of(draw, *ANY))]
 
 
+@case("tensor.socket_choose")
+def _socket_choose(draw: Draw, name: str) -> Case:
+    return ALONE, [array(draw, shape(draw), one_of(draw, *ANY))]
+
+
 @case("tensor.socket_index")
 def _socket_index(draw: Draw, name: str) -> Case:
     return ALONE, []

@@ -10,7 +10,15 @@ the transport nor on the algorithm.
 from __future__ import annotations
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
-from xdsl.irdl import ParsePropInAttrDict, irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.irdl import (
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
 from xdsl.traits import Pure
 
 from headrace.dialects.tensor.base import AnyTensor, TensorOp
@@ -141,4 +149,20 @@ class SocketIndexOp(OverGroup):
     assembly_format = "attr-dict `:` type($result)"
 
 
-OPS = [AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, PermuteOp, SocketSliceOp, SocketIndexOp]
+@irdl_op_definition
+class SocketChooseOp(OverGroup):
+    """The operand at a socket's place in its group; nothing is sent. On weights it is part of their recipe, so that a
+    socket holds its own alone.
+
+        %2 = tensor.socket_choose %0, %1 {axes = ["pp"], sizes = array<i64: 2>, strides = array<i64: 4>}
+          : tensor<2x3xf32>, tensor<2x3xf32> -> tensor<2x3xf32>
+
+    Refused: as many operands as there are not sockets in a group, operands of different types.
+    """
+
+    name = "tensor.socket_choose"
+    inputs = var_operand_def(AnyTensor)
+    assembly_format = "$inputs attr-dict `:` type($inputs) `->` type($result)"
+
+
+OPS = [AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, PermuteOp, SocketSliceOp, SocketIndexOp, SocketChooseOp]

@@ -119,7 +119,7 @@ class Interpreter:
             for op in recipe.body.block.ops if recipe is not None else ():
                 if isinstance(op, WeightOp):
                     found |= self.groups(op.key.data)
-                elif op.name in PER_SOCKET and (group := group_of(attributes_of(op))).count > 1:
+                elif op.name in PER_SOCKET and (group := group_of(attributes_of(op))).sockets > 1:
                     found |= {group}
             self._groups[key] = found
         return found

@@ -5,7 +5,9 @@
 
 A program over several sockets says what one of them runs. Its module has the mesh, `tensor.mesh = {dp = 2, tp = 4}`
 (sockets are numbered row-major over it), and its entry function which dims of its ports are cut over which axes,
-`tensor.shardings = {x = [["dp"], []]}`; a port that is not named is the same on every socket.
+`tensor.shardings = {x = [["dp"], []]}`; a port that is not named is the same on every socket. Where layers are divided
+along axis `pp`, `tensor.stacks = {past0 = ["past0", "past2"]}` says which ports of the whole program a port is, on the
+sockets of each stage.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ RESULT_NAMES = "tensor.result_names"
 STATES = "tensor.states"
 MESH = "tensor.mesh"
 SHARDINGS = "tensor.shardings"
+STACKS = "tensor.stacks"
+STAGES = "pp"
+"""The axis of a mesh along which layers are divided."""
 Sharding = tuple[tuple[str, ...], ...]
 """For each dim of a port the axes of the mesh that it is cut over, major first."""
 
@@ -39,6 +44,7 @@ class Signature:
     results: tuple[str, ...]
     states: tuple[tuple[str, str], ...] = ()
     shardings: Mapping[str, Sharding] = field(default_factory=dict[str, Sharding])
+    stacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 def set_mesh(module: ModuleOp, mesh: Mapping[str, int]) -> None:
@@ -78,6 +84,24 @@ def shardings_of(op: Operation) -> dict[str, Sharding]:
     }
 
 
+def set_stacks(op: Operation, stacks: Mapping[str, Sequence[str]]) -> None:
+    """Write which ports of the whole program a port of an entry function is, by stage."""
+    if stacks:
+        op.attributes[STACKS] = DictionaryAttr(
+            {name: ArrayAttr([StringAttr(x) for x in names]) for name, names in stacks.items()}
+        )
+    else:
+        op.attributes.pop(STACKS, None)
+
+
+def stacks_of(op: Operation) -> dict[str, tuple[str, ...]]:
+    """Which ports of the whole program a port of an entry function, or of what became of it, is, by stage."""
+    found = op.attributes.get(STACKS)
+    if not isinstance(found, DictionaryAttr):
+        return {}
+    return {name: tuple(_string(x, "") for x in _items(names) or ()) for name, names in found.data.items()}
+
+
 def set_signature(
     func: FuncOp, inputs: Sequence[str], results: Sequence[str], states: Iterable[tuple[str, str]] = ()
 ) -> None:
@@ -106,7 +130,7 @@ def signature(func: FuncOp) -> Signature:
     if isinstance(pairs, ArrayAttr):
         for past, present in cast("ArrayAttr[ArrayAttr[StringAttr]]", pairs):
             states.append((past.data, present.data))
-    return Signature(inputs, results, tuple(states), shardings_of(func))
+    return Signature(inputs, results, tuple(states), shardings_of(func), stacks_of(func))
 
 
 def _string(attribute: Attribute | None, default: str) -> str:
@@ -147,6 +171,11 @@ def _sharding_faults(func: FuncOp, mesh: Mapping[str, int]) -> Iterator[str]:
                 yield f"{SHARDINGS} of '{name}' names axis '{axis}'; the mesh has {', '.join(mesh) or 'none'}"
             elif times > 1:
                 yield f"{SHARDINGS} of '{name}' names axis '{axis}' {times} times"
+    for name, names in told.stacks.items():
+        if name not in types:
+            yield f"{STACKS} names '{name}', which is no port"
+        if len(set(names)) != mesh.get(STAGES, 1):
+            yield f"{STACKS} of '{name}' has {len(set(names))} names for {mesh.get(STAGES, 1)} stages"
     for past, present in told.states:
         if told.shardings.get(past) != told.shardings.get(present):
             yield f"state '{past}' and '{present}', which replaces it, are cut in different ways"

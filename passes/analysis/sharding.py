@@ -19,6 +19,7 @@ from headrace.dialects.machine.device import Device
 from headrace.dialects.support import dtypes
 from headrace.dialects.support.diagnostics import Collector, nearest
 from headrace.dialects.tensor import shapes
+from headrace.dialects.tensor.program import STAGES
 from headrace.dialects.tensor.shapes import TT, Attrs
 from headrace.dialects.tensor.shapes.axes import axes_of
 from headrace.dialects.tensor.shapes.broadcasting import NUMERIC
@@ -506,6 +507,7 @@ KINDS = {
     "tp": "dims of the weights of products",
     "dp": "batches of inputs",
     "ep": "experts",
+    STAGES: "the row of layers",
 }
 """What axes of a mesh cut, by their names."""
 
@@ -518,13 +520,8 @@ def mesh_from_text(text: str) -> Mesh:
         name, equals, size = (x.strip() for x in part.partition("="))
         if not equals or not size.isdecimal() or int(size) < 1:
             found.add("bad-mesh", f"mesh '{part}' is no axis and its size", fix="tp=8,dp=2")
-        elif name == "pp":
-            found.add(
-                "not-supported",
-                "a mesh with axis 'pp' is not supported",
-                why="layers are not divided among sockets",
-                fix="tp, dp and ep are",
-            )
+        elif name == STAGES and axes:
+            found.add("bad-mesh", f"axis '{STAGES}' of the mesh is behind '{axes[0][0]}'", fix="it is the first one")
         elif name not in KINDS:
             about = "; ".join(f"{axis} cuts {what}" for axis, what in KINDS.items())
             found.add("bad-mesh", f"there is no axis '{name}' of a mesh", why=about, fix=nearest(name, KINDS))

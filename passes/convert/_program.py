@@ -24,7 +24,7 @@ from headrace.dialects.support import locations
 from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.locations import Location
 from headrace.dialects.tensor.base import tt
-from headrace.dialects.tensor.program import set_shardings, signature
+from headrace.dialects.tensor.program import set_shardings, set_stacks, signature
 from headrace.dialects.tensor.shapes import TT
 from headrace.dialects.tensor.storage import WeightOp
 from headrace.passes.analysis.views import is_movement, producer, resolve
@@ -76,6 +76,7 @@ class ProgramBuilder:
             self.block.add_op(op)
         program = ProgramOp("main", self.block, names.states)
         set_shardings(program, names.shardings)
+        set_stacks(program, names.stacks)
         program.location = main.location
         return program
 

@@ -17,7 +17,7 @@ from headrace.dialects.support.diagnostics import CompileError
 from headrace.dialects.support.journal import Candidate, count, current, decide, may
 from headrace.dialects.tensor.base import create, ir_type, make, operands, tt
 from headrace.dialects.tensor.decompositions import Emit
-from headrace.dialects.tensor.program import MESH, Sharding, set_mesh, set_shardings, signature
+from headrace.dialects.tensor.program import MESH, STAGES, Sharding, set_mesh, set_shardings, signature
 from headrace.dialects.tensor.shapes import TT, block_attrs
 from headrace.dialects.tensor.shapes.collective import COMMUNICATING, PER_SOCKET
 from headrace.dialects.tensor.storage import ConstantOp, LiteralAttr, WeightOp, constant, filled, recipe, weight
@@ -25,7 +25,7 @@ from headrace.passes.analysis.derived import Keys, key
 from headrace.passes.analysis.partitioning import PRODUCTS, Choice, Plan, Planner, Spec, backward
 from headrace.passes.analysis.sharding import Costs, Cut, Form, Mesh, Step, local, mesh_from_text, steps, whole
 from headrace.passes.infra.base import Pass, option
-from headrace.passes.tensor import _graph
+from headrace.passes.tensor import _graph, _stages
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class PartitionPass(Pass):
     Assumes a program in main; works best after outline-repeated-layers, so that each layer is partitioned once. What
     axes of the mesh cut goes by their names: `tp` dims of the weights of products (and the heads that follow from
     them), `dp` the first dim of inputs (that of the first input; whatever is as long is cut, too), `ep` the dim of
-    weights that counts products side by side, experts. States are cut as what becomes of them wants. Which dims are cut
-    is searched for with the device's costs of work, weights and collectives. What cannot be cut is computed whole on
-    every socket. A dim that takes not all of an axis is cut along a factor of it. Outputs are left as they are cut;
-    sums come in another order.
+    weights that counts products side by side, experts, `pp` (the major axis) the row of equal layers. States are cut as
+    what becomes of them wants. Which dims are cut is searched for with the device's costs of work, weights and
+    collectives. What cannot be cut is computed whole on every socket. A dim that takes not all of an axis is cut along
+    a factor of it. Outputs are left as they are cut; sums come in another order.
 
     Before: `%y = tensor.matmul %h, %w`, where %h is cut along dim 1, and %y is needed whole. After:
 
@@ -53,10 +53,20 @@ class PartitionPass(Pass):
     mesh: str = option("", "axes of the mesh and their sizes, major first: dp=2,tp=8")
 
     def run(self, ctx: Context, module: ModuleOp) -> bool:
-        mesh = mesh_from_text(self.mesh)
-        if mesh.count == 1:
+        given = mesh_from_text(self.mesh)
+        if given.count == 1:
             return False
         _refuse_partitioned(module)
+        mesh = Mesh(tuple((name, size) for name, size in given.axes if name != STAGES))
+        stages = given.count // mesh.count
+        if mesh.count > 1 and not self.cut(module, mesh):
+            return False
+        if stages > 1 and may("divide-layers", _graph.functions(module)[0]):
+            _stages.divide(module, stages)
+        return True
+
+    def cut(self, module: ModuleOp, mesh: Mesh) -> bool:
+        """Cut values along the axes of a mesh."""
         functions = {func.sym_name.data: func for func in _graph.functions(module)}
         main = functions.get("main")
         if main is None:

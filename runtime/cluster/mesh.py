@@ -8,8 +8,8 @@ whole tensors, as a program of one socket does. Sockets are threads of this proc
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +32,16 @@ class Cuts:
         self.mesh = dict(program.mesh)
         self.count = program.sockets
         self.shardings = program.shardings
+        self.stacks = program.stacks
+
+    def names(self, port: str) -> tuple[str, ...]:
+        """The ports of the whole program that a port is, by stage."""
+        return self.stacks.get(port, (port,))
+
+    def name(self, port: str, socket: int) -> str:
+        """The port of the whole program that a port is on a socket."""
+        names = self.names(port)
+        return names[self.coordinates(socket)["pp"]] if port in self.stacks else port
 
     def coordinates(self, socket: int) -> dict[str, int]:
         """The place of a socket on each axis of the mesh."""
@@ -91,45 +101,56 @@ class MeshExecutable(Executable):
             initial = weights.states
         self._initial = dict(initial or {})
         past, present = dict(program.states), {name for _, name in program.states}
-        whole = {p.name: self._stand_in(p) for p in (*program.inputs, *program.outputs)}
-        self._inputs = {p.name: whole[p.name] for p in program.inputs if p.name not in past}
-        self._outputs = {p.name: whole[p.name] for p in program.outputs if p.name not in present}
-        self._states = {name: whole[name] for name in past}
+        self._inputs = self._stand_ins(p for p in program.inputs if p.name not in past)
+        self._outputs = self._stand_ins(p for p in program.outputs if p.name not in present)
+        self._states = self._stand_ins(p for p in program.inputs if p.name in past)
         configs = _like._configs if _like else (None if literal else plan_configs(program))
         self._configs = configs
         self.sockets: dict[int, Executable] = {}
         for index in range(program.sockets) if socket is None else (socket.index,):
             with on_socket(Socket(index)):
-                own = {name: self._own(name, array, index) for name, array in self._initial.items()}
+                own = self._own(past, self._initial, index)
                 self.sockets[index] = Executable(
                     program, weights, literal=literal, check=False, manifest=manifest, initial=own, plans=configs,
                     _like=_like.sockets[index] if _like else None,
                 )  # fmt: skip
 
-    def _stand_in(self, port: Port) -> Array:
-        """An array of the whole type of a port that holds one element."""
-        type = self.program.whole(port)
-        return np.broadcast_to(np.zeros((), dtypes.to_numpy(type.dtype)), type.shape)
+    def _stand_ins(self, ports: Iterable[Port]) -> dict[str, Array]:
+        """For each port of the whole program an array of its type that holds one element."""
+        found: dict[str, Array] = {}
+        for port in self._wholes(ports):
+            found[port.name] = np.broadcast_to(np.zeros((), dtypes.to_numpy(port.type.dtype)), port.type.shape)
+        return found
 
-    def _own(self, name: str, array: Array, socket: int) -> Array:
-        """The block of a socket of what a port holds."""
-        if not self._cuts.is_cut(name):
-            return array
-        shape = next(p.type.shape for p in (*self.program.inputs, *self.program.outputs) if p.name == name)
-        return array[self._cuts.block(name, shape, socket)]
+    def _wholes(self, ports: Iterable[Port]) -> tuple[Port, ...]:
+        """The ports of the whole program that ports of a socket are."""
+        return tuple(
+            Port(name, self.program.whole(port), port.region, port.offset)
+            for port in ports
+            for name in self._cuts.names(port.name)
+        )
 
-    def _port(self, port: Port) -> Port:
-        return Port(port.name, self.program.whole(port), port.region, port.offset)
+    def _own(self, ports: Iterable[str], arrays: Mapping[str, Array], socket: int) -> dict[str, Array]:
+        """What a socket has of what ports hold."""
+        shapes = {p.name: p.type.shape for p in (*self.program.inputs, *self.program.outputs)}
+        found: dict[str, Array] = {}
+        for port in ports:
+            array = arrays.get(self._cuts.name(port, socket))
+            if array is not None:
+                found[port] = array[self._cuts.block(port, shapes[port], socket)] if self._cuts.is_cut(port) else array
+        return found
 
     @property
     def inputs(self) -> tuple[Port, ...]:
         """Inputs that a call must give, whole."""
-        return tuple(self._port(p) for p in super().inputs)
+        past = dict(self.program.states)
+        return self._wholes(p for p in self.program.inputs if p.name not in past)
 
     @property
     def outputs(self) -> tuple[Port, ...]:
         """Outputs that a call returns, whole."""
-        return tuple(self._port(p) for p in super().outputs)
+        present = {name for _, name in self.program.states}
+        return self._wholes(p for p in self.program.outputs if p.name not in present)
 
     @property
     def report(self) -> list[str]:
@@ -155,27 +176,29 @@ class MeshExecutable(Executable):
         arrays = self._checked(inputs)
 
         def run(index: int) -> dict[str, Array]:
-            own = {name: np.asarray(self._own(name, array, index), order="C") for name, array in arrays.items()}
-            return self.sockets[index](own)
+            own = self._own([p.name for p in self.program.inputs], arrays, index)
+            return self.sockets[index]({name: np.asarray(array, order="C") for name, array in own.items()})
 
         return self._joined(self._each(run))
 
     def _joined(self, found: Mapping[int, Mapping[str, Array]]) -> dict[str, Array]:
         """Whole tensors of what the sockets hold."""
         results: dict[str, Array] = {}
+        types = self._inputs | self._outputs | self._states
         for name in next(iter(found.values())):
             blocks = {index: one[name] for index, one in found.items()}
-            if not self._cuts.is_cut(name):
+            if not self._cuts.is_cut(name) and len(self._cuts.names(name)) == 1:
                 results[name] = next(iter(blocks.values()))
                 continue
             if self._socket is not None:
                 assert self._socket.transport is not None
                 own, every = blocks[self._socket.index], tuple(range(self._cuts.count))
                 blocks = dict(enumerate(self._socket.transport.exchange(self._socket.index, every, own)))
-            whole = (self._inputs | self._outputs | self._states)[name]
-            results[name] = np.empty(whole.shape, whole.dtype)
             for index, block in blocks.items():
-                results[name][self._cuts.block(name, block.shape, index)] = block
+                whole = self._cuts.name(name, index)
+                if whole not in results:
+                    results[whole] = np.empty(types[whole].shape, types[whole].dtype)
+                results[whole][self._cuts.block(name, block.shape, index)] = block
         return results
 
     def run(self) -> None:
@@ -209,4 +232,4 @@ class MeshExecutable(Executable):
         given = {name: np.asarray(array) for name, array in (state or {}).items()}
         self._check_state(given)
         for index, part in self.sockets.items():
-            part.reset({name: self._own(name, cast("Array", array), index) for name, array in given.items()})
+            part.reset(self._own(dict(self.program.states), given, index))

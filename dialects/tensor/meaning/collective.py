@@ -8,7 +8,7 @@ the order of the sockets: results do not depend on the transport.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ _current: ContextVar[Socket | None] = ContextVar("headrace.socket", default=None
 
 
 @contextmanager
-def on_socket(socket: Socket) -> Iterator[None]:
+def on_socket(socket: Socket) -> Generator[None]:
     """Run what is inside as this socket."""
     token = _current.set(socket)
     try:
@@ -147,7 +147,7 @@ def on_each(count: int, run: Callable[[int], T], transport: Callable[[], Meeting
 def exchanged(attrs: Attrs, array: Array) -> tuple[Sequence[Array], int]:
     """What the sockets of the group have, in order, and the place of this one among them."""
     group = group_of(attrs)
-    if group.count == 1:
+    if group.sockets == 1:
         return [array], 0
     socket = current_socket()
     rank = group.rank(socket.index)
@@ -159,7 +159,7 @@ def exchanged(attrs: Attrs, array: Array) -> tuple[Sequence[Array], int]:
 def place(attrs: Attrs) -> tuple[Group, int]:
     """The group of a collective, and the place of this socket in it."""
     group = group_of(attrs)
-    return group, 0 if group.count == 1 else group.rank(current_socket().index)
+    return group, 0 if group.sockets == 1 else group.rank(current_socket().index)
 
 
 def block(array: Array, axis: int, count: int, rank: int) -> Array:
@@ -206,13 +206,18 @@ def all_to_all(attrs: Attrs, x: Array) -> Array:
 @means("tensor.permute")
 def permute(attrs: Attrs, x: Array) -> Array:
     arrays, rank = exchanged(attrs, x)
-    return arrays[(rank - attrs["by"]) % len(arrays)].copy()
+    return np.array(arrays[(rank - int(attrs["by"])) % len(arrays)])
 
 
 @means("tensor.socket_slice")
 def socket_slice(attrs: Attrs, x: Array) -> Array:
     group, rank = place(attrs)
-    return block(x, attrs["axis"], group.count, rank)
+    return block(x, attrs["axis"], group.sockets, rank)
+
+
+@means("tensor.socket_choose")
+def socket_choose(attrs: Attrs, *operands: Array) -> Array:
+    return operands[place(attrs)[1]]
 
 
 @means("tensor.socket_index")

@@ -16,7 +16,7 @@ COMMUNICATING = frozenset(
     f"tensor.{n}" for n in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute")
 )
 """Ops whose results depend on what other sockets have."""
-PER_SOCKET = frozenset(("tensor.socket_slice", "tensor.socket_index"))
+PER_SOCKET = frozenset(("tensor.socket_slice", "tensor.socket_index", "tensor.socket_choose"))
 """Ops whose results depend on which socket it is, and on nothing that others have."""
 KINDS = ("add", "max", "min", "mul")
 """How a collective combines what the sockets have."""
@@ -31,7 +31,7 @@ class Group(NamedTuple):
     strides: tuple[int, ...]
 
     @property
-    def count(self) -> int:
+    def sockets(self) -> int:
         """How many sockets a group has."""
         return prod(self.sizes)
 
@@ -106,27 +106,27 @@ def _(attrs: Attrs, operands: Sequence[TT]) -> TT:
 @infers("tensor.all_gather")
 def _(attrs: Attrs, operands: Sequence[TT]) -> TT:
     x = one(operands)
-    return _joined(x, axis_of(attrs["axis"], len(x.shape)), group_of(attrs).count)
+    return _joined(x, axis_of(attrs["axis"], len(x.shape)), group_of(attrs).sockets)
 
 
 @infers("tensor.reduce_scatter")
 def _(attrs: Attrs, operands: Sequence[TT]) -> TT:
     x = one(operands)
     _kind(attrs, x)
-    return _cut(x, axis_of(attrs["axis"], len(x.shape)), group_of(attrs).count)
+    return _cut(x, axis_of(attrs["axis"], len(x.shape)), group_of(attrs).sockets)
 
 
 @infers("tensor.socket_slice")
 def _(attrs: Attrs, operands: Sequence[TT]) -> TT:
     x = one(operands)
-    return _cut(x, axis_of(attrs["axis"], len(x.shape)), group_of(attrs).count)
+    return _cut(x, axis_of(attrs["axis"], len(x.shape)), group_of(attrs).sockets)
 
 
 @infers("tensor.all_to_all")
 def _(attrs: Attrs, operands: Sequence[TT]) -> TT:
     x = one(operands)
     split, concat = (axis_of(attrs[name], len(x.shape), name) for name in ("split", "concat"))
-    count = group_of(attrs).count
+    count = group_of(attrs).sockets
     return _joined(_cut(x, split, count), concat, count)
 
 
@@ -134,6 +134,22 @@ def _(attrs: Attrs, operands: Sequence[TT]) -> TT:
 def _(attrs: Attrs, operands: Sequence[TT]) -> TT:
     group_of(attrs)
     return TT((), "i32")
+
+
+@infers("tensor.socket_choose")
+def _(attrs: Attrs, operands: Sequence[TT]) -> TT:
+    count = group_of(attrs).sockets
+    if len(operands) != count:
+        raise ShapeError(f"{len(operands)} operands for a group of {count} sockets; each has one")
+    if len(set(operands)) > 1:
+        raise ShapeError(f"operands are {', '.join(map(str, operands))}; they are of one type")
+    return operands[0]
+
+
+@tiles("tensor.socket_choose")
+def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
+    follows = follow_all(len(results[0].shape))
+    return Tiling(results[0].shape, (follows,) * len(operands), (follows,))
 
 
 @tiles("tensor.all_reduce", "tensor.permute")
@@ -161,10 +177,10 @@ def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> Tiling:
 @counts_flops("tensor.all_reduce", "tensor.reduce_scatter")
 def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> int:
     """What one socket adds up: its share of the sums."""
-    count = group_of(attrs).count
+    count = group_of(attrs).sockets
     return operands[0].elements * (count - 1) // count
 
 
-@counts_flops("tensor.all_gather", "tensor.all_to_all", "tensor.permute", "tensor.socket_slice", "tensor.socket_index")
+@counts_flops(*(f"tensor.{n}" for n in ("all_gather", "all_to_all", "permute")), *sorted(PER_SOCKET))
 def _(attrs: Attrs, operands: Sequence[TT], results: Sequence[TT]) -> int:
     return 0

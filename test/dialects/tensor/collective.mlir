@@ -65,3 +65,10 @@ func.func @two_axes() -> tensor<i32> {
   %0 = tensor.socket_index {axes = ["dp", "tp"], sizes = array<i64: 2, 4>, strides = array<i64: 8, 1>} : tensor<i32>
   func.return %0 : tensor<i32>
 }
+
+// CHECK-LABEL: func.func @choose(
+func.func @choose(%x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xf32> {
+  // CHECK-NEXT: tensor.socket_choose %x, %y {axes = ["pp"], sizes = array<i64: 2>, strides = array<i64: 4>} : tensor<3xf32>, tensor<3xf32> -> tensor<3xf32>
+  %0 = tensor.socket_choose %x, %y {axes = ["pp"], sizes = array<i64: 2>, strides = array<i64: 4>} : tensor<3xf32>, tensor<3xf32> -> tensor<3xf32>
+  func.return %0 : tensor<3xf32>
+}

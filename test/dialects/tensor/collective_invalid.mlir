@@ -78,3 +78,19 @@ func.func @f(%x: tensor<2xf32>) {
   %0 = tensor.all_gather %x {axis = 0 : i64, axes = ["tp"], sizes = array<i64: 8>, strides = array<i64: 1>} : tensor<2xf32> -> tensor<2xf32>
   func.return
 }
+
+// -----
+
+func.func @f(%x: tensor<3xf32>, %y: tensor<4xf32>) {
+  // expected-error @+1 {{tensor.socket_choose: operands are tensor<3xf32>, tensor<4xf32>; they are of one type}}
+  %0 = tensor.socket_choose %x, %y {axes = ["pp"], sizes = array<i64: 2>, strides = array<i64: 4>} : tensor<3xf32>, tensor<4xf32> -> tensor<3xf32>
+  func.return
+}
+
+// -----
+
+func.func @f(%x: tensor<3xf32>) {
+  // expected-error @+1 {{tensor.socket_choose: 1 operands for a group of 2 sockets; each has one}}
+  %0 = tensor.socket_choose %x {axes = ["pp"], sizes = array<i64: 2>, strides = array<i64: 4>} : tensor<3xf32> -> tensor<3xf32>
+  func.return
+}

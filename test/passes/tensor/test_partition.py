@@ -452,7 +452,6 @@ def test_choices_are_told() -> None:
         ("tp=32", "too-many-sockets", "spans 32 sockets"),
         ("dp=4", "bad-mesh", "dp=2 or 3 or 6"),
         ("ep=2", "bad-mesh", "several experts"),
-        ("pp=2", "not-supported", "layers are not divided"),
     ],
 )
 def test_meshes_that_do_not_fit_are_refused(mesh: str, code: str, says: str) -> None:
