@@ -316,30 +316,44 @@ TAIL_BODY_OPS = 2
 """Bias and scale: what the tail of a systolic unit does besides one transcendental."""
 
 
-def pieces(ops: Sequence[Op], outputs: Sequence[int], device: Device) -> list[tuple[str, tuple[int, ...]]]:
-    """Cut a body that gives the values `outputs` into what one unit holds each, as (mode, op numbers): a contraction
-    with what fits its tail; elementwise runs of at most `stages` body ops; every reducing op and every collective by
-    itself with elementwise ops after it that fit. A unit takes as many values as it has vector inputs, unless one op
-    needs more, and sends as many as it has vector outputs.
+class Piece(NamedTuple):
+    """What one unit holds of a body: `mode` systolic or simd, the numbers of its `ops` (constants, which go with what
+    uses them, apart), and the values that it `sends` to others."""
+
+    mode: str
+    ops: tuple[int, ...]
+    sends: tuple[int, ...]
+
+
+def pieces(ops: Sequence[Op], outputs: Sequence[int], device: Device) -> list[Piece]:
+    """Cut a body that gives the values `outputs` into what one unit holds each: a contraction with what fits its tail;
+    elementwise runs of at most `stages` body ops; every reducing op and every collective by itself with elementwise ops
+    after it that fit. A unit takes as many values as it has vector inputs, unless one op needs more, and sends as many
+    as it has vector outputs. Outputs that no such op makes (constants, and inputs passed on) leave with a unit that has
+    ports left.
     """
-    found: list[tuple[str, tuple[int, ...]]] = []
+    found: list[Piece] = []
     current: list[int] = []
     mode, left, tail = "simd", device.pcu.stages, 1
     constants = {v for op in ops if not op.operands for v in op.results}
 
     def close() -> None:
         if current:
-            found.append((mode, tuple(current)))
+            found.append(Piece(mode, tuple(current), tuple(sent(current))))
             current.clear()
 
     last = {v: i for i, op in enumerate(ops) for v in op.operands}
     last.update(dict.fromkeys(outputs, len(ops)))
 
-    def has_ports(members: Sequence[int]) -> bool:
+    def sent(members: Sequence[int]) -> list[int]:
+        return [v for i in members for v in ops[i].results if last.get(v, -1) > members[-1]]
+
+    def taken(members: Sequence[int]) -> set[int]:
         made = {v for i in members for v in ops[i].results}
-        takes = {v for i in members for v in ops[i].operands} - made - constants
-        sends = [v for v in made if last.get(v, -1) > members[-1]]
-        return len(takes) <= device.pcu.inputs and len(sends) <= device.pcu.outputs
+        return {v for i in members for v in ops[i].operands} - made - constants
+
+    def has_ports(members: Sequence[int]) -> bool:
+        return len(taken(members)) <= device.pcu.inputs and len(sent(members)) <= device.pcu.outputs
 
     for i, op in enumerate(ops):
         if not op.operands:
@@ -361,4 +375,20 @@ def pieces(ops: Sequence[Op], outputs: Sequence[int], device: Device) -> list[tu
         left -= need
         tail -= tails
     close()
-    return found or [("simd", ())]
+
+    def has_room(part: Piece, v: int) -> bool:
+        takes = {*taken(part.ops), *(x for x in (*part.sends, v) if x not in made)}
+        return len(takes) <= device.pcu.inputs and len(part.sends) < device.pcu.outputs
+
+    made = {v for op in ops for v in op.results}
+    found = found or [Piece("simd", (), ())]
+    sent_already = {v for part in found for v in part.sends}
+    for v in dict.fromkeys(outputs):
+        if v in sent_already:
+            continue
+        users = [n for n, part in enumerate(found) if any(v in ops[i].operands for i in part.ops)]
+        n = next((n for n in (*users, *range(len(found))) if has_room(found[n], v)), len(found))
+        if n == len(found):
+            found.append(Piece("simd", (), ()))
+        found[n] = found[n]._replace(sends=(*found[n].sends, v))
+    return found

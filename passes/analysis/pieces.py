@@ -11,7 +11,7 @@ from typing import NamedTuple
 from headrace.dialects.machine.cost import Cost, memory_bytes_per_cycle, words_of
 from headrace.dialects.machine.device import Device
 from headrace.dialects.rdu import cost
-from headrace.dialects.rdu.cost import CONTRACTIONS, REDUCING
+from headrace.dialects.rdu.cost import CONTRACTIONS, REDUCING, Piece
 from headrace.dialects.support.access import run_of
 from headrace.dialects.support.dtypes import byte_size
 from headrace.dialects.tensor.shapes import TT
@@ -31,17 +31,9 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Consecutive ops of a body that one unit runs: `mode` systolic or simd."""
-
-    mode: str
-    ops: tuple[int, ...]
-
-
 def pieces(body: Body, device: Device) -> list[Piece]:
     """Cut a body into what one unit holds each (`dialects.rdu.cost.pieces`)."""
-    return [Piece(mode, ops) for mode, ops in cost.pieces(body.ops, body.outputs, device)]
+    return cost.pieces(body.ops, body.outputs, device)
 
 
 def piece_cost(

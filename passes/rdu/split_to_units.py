@@ -35,28 +35,23 @@ class _Splitter:
     def run(self, parts: list[Piece]) -> list[FlowOp]:
         """Put a chain of units in its place; the flows that take the place of the unit's."""
         where: dict[int, int] = {}  # value -> piece that makes it
+        sender: dict[int, int] = {}  # value -> piece that sends it
         for n, piece in enumerate(parts):
             for i in piece.ops:
                 where.update(dict.fromkeys(self.body.ops[i].results, n))
+            sender.update(dict.fromkeys(piece.sends, n))
         constants = {v: i for i, op in enumerate(self.body.ops) if not op.operands for v in op.results}
         made: list[PcuOp] = []
         ports: dict[tuple[int, int], int] = {}  # (piece, value) -> output port
         block = self.unit.parent_block()
         assert block is not None
         flows: list[FlowOp] = []
-        outside = [self._wanted(n, parts, where) for n in range(len(parts))]
         for n, piece in enumerate(parts):
             name = self.unit.title if len(parts) == 1 else f"{self.unit.title}.{n}"
-            inputs = list(
-                dict.fromkeys(
-                    v
-                    for i in piece.ops
-                    for v in self.body.ops[i].operands
-                    if v not in constants and where.get(v, -1) != n
-                )
-            )
-            made.append(self._piece(name, piece, inputs, outside[n], constants))
-            for port, v in enumerate(outside[n]):
+            read = [v for i in piece.ops for v in self.body.ops[i].operands]
+            inputs = [v for v in dict.fromkeys((*read, *piece.sends)) if v not in constants and where.get(v, -1) != n]
+            made.append(self._piece(name, piece, inputs, constants))
+            for port, v in enumerate(piece.sends):
                 ports[n, v] = port
             for port, v in enumerate(inputs):
                 if v < self.body.inputs:
@@ -68,7 +63,7 @@ class _Splitter:
                 flows.append(flow)
         for flow in self.leaves:
             v = self.body.outputs[flow.src_port.value.data]
-            flows.append(_moved(flow, src=(made[where[v]].title, ports[where[v], v])))
+            flows.append(_moved(flow, src=(made[sender[v]].title, ports[sender[v], v])))
         block.insert_ops_before(made, self.unit)
         last = block.last_op
         assert last is not None
@@ -78,29 +73,21 @@ class _Splitter:
             op.erase()
         return flows
 
-    def _wanted(self, n: int, parts: list[Piece], where: dict[int, int]) -> list[int]:
-        """Values that piece n makes and others need, in order."""
-        later = {v for m, p in enumerate(parts) if m != n for i in p.ops for v in self.body.ops[i].operands}
-        own = [v for i in parts[n].ops for v in self.body.ops[i].results]
-        return [v for v in own if v in later or v in self.body.outputs]
-
-    def _piece(
-        self, name: str, piece: Piece, inputs: list[int], outputs: list[int], constants: dict[int, int]
-    ) -> PcuOp:
+    def _piece(self, name: str, piece: Piece, inputs: list[int], constants: dict[int, int]) -> PcuOp:
         types = self.body.types
         block = Block(arg_types=[ir_type(types[v]) for v in inputs])
         values: dict[int, SSAValue] = dict(zip(inputs, block.args, strict=True))
         for v, argument in zip(inputs, block.args, strict=True):
             argument.location = self.origins[v]
-        needed = {v for i in piece.ops for v in self.body.ops[i].operands}
+        needed = {*piece.sends, *(v for i in piece.ops for v in self.body.ops[i].operands)}
         members = sorted({*piece.ops, *(i for v, i in constants.items() if v in needed)})
         for i in members:
             op = self.body.ops[i]
             copy = op.source.clone(dict(zip(op.source.operands, (values[v] for v in op.operands), strict=True)))
             block.add_op(copy)
             values.update(zip(op.results, copy.results, strict=True))
-        block.add_op(end := YieldOp([values[v] for v in outputs]))
-        where = locations.fuse(self.body.ops[i].location for i in piece.ops)
+        block.add_op(end := YieldOp([values[v] for v in piece.sends]))
+        where = locations.fuse(self.body.ops[i].location for i in piece.ops or members)
         end.location = where
         unit = PcuOp(name, piece.mode, self.unit.size, block)
         unit.location = where if locations.is_known(where) else self.unit.location

@@ -126,25 +126,47 @@ def test_pieces_are_what_one_unit_holds() -> None:
         [(8, 16), (16, 8), (8,)],
         ("matmul", 0, 1), ("add", 3, 2), ("gelu", 4, {"approximate": "none"}), ("softmax", 5, {"axis": 1}), ("neg", 6),
     )  # fmt: skip
-    assert cost.pieces(ops, [7], DEVICE) == [("systolic", (0, 1)), ("simd", (2,)), ("simd", (3, 4))]
+    assert cost.pieces(ops, [7], DEVICE) == [
+        ("systolic", (0, 1), (4,)),
+        ("simd", (2,), (5,)),
+        ("simd", (3, 4), (7,)),
+    ]
 
 
 def test_a_unit_takes_no_more_values_than_it_has_inputs() -> None:
     bias_and_residual = [(8, 16), (16, 8), (8,), (8, 8)], ("matmul", 0, 1), ("add", 4, 2), ("add", 5, 3), ("neg", 6)
     ops, _ = body(*bias_and_residual)
     assert DEVICE.pcu.inputs == 3
-    assert cost.pieces(ops, [7], DEVICE) == [("systolic", (0, 1)), ("simd", (2, 3))]
-    assert cost.pieces(ops, [7], DEVICE.with_values(pcu__inputs=4)) == [("systolic", (0, 1, 2)), ("simd", (3,))]
+    assert cost.pieces(ops, [7], DEVICE) == [("systolic", (0, 1), (5,)), ("simd", (2, 3), (7,))]
+    assert cost.pieces(ops, [7], DEVICE.with_values(pcu__inputs=4)) == [
+        ("systolic", (0, 1, 2), (6,)),
+        ("simd", (3,), (7,)),
+    ]
 
 
 def test_a_unit_sends_no_more_values_than_it_has_outputs() -> None:
     ops, _ = body([(8, 16)], ("neg", 0), ("abs", 1), ("exp", 2), ("add", 1, 3))
     assert DEVICE.pcu.outputs == 3
-    assert cost.pieces(ops, [4], DEVICE) == [("simd", (0, 1, 2, 3))]
-    assert cost.pieces(ops, [1, 2, 4], DEVICE) == [("simd", (0, 1, 2, 3))]
-    assert cost.pieces(ops, [1, 2, 3, 4], DEVICE) == [("simd", (0, 1, 2)), ("simd", (3,))]
+    assert cost.pieces(ops, [4], DEVICE) == [("simd", (0, 1, 2, 3), (4,))]
+    assert cost.pieces(ops, [1, 2, 4], DEVICE) == [("simd", (0, 1, 2, 3), (1, 2, 4))]
+    assert cost.pieces(ops, [1, 2, 3, 4], DEVICE) == [("simd", (0, 1, 2), (1, 2, 3)), ("simd", (3,), (4,))]
     one = DEVICE.with_values(pcu__outputs=1)
-    assert cost.pieces(ops, [4], one) == [("simd", (0,)), ("simd", (1, 2, 3))]
+    assert cost.pieces(ops, [4], one) == [("simd", (0,), (1,)), ("simd", (1, 2, 3), (4,))]
+
+
+def test_constants_and_inputs_that_leave_take_ports_of_a_unit_that_has_some() -> None:
+    iota = ("iota", {"shape": (4,), "dtype": "f32", "axis": 0})
+    ops, _ = body([(4,)], iota, ("softmax", 1, {"axis": 0}), ("softmax", 0, {"axis": 0}))
+    assert cost.pieces(ops, [1, 2, 0, 3], DEVICE) == [("simd", (1,), (2, 1)), ("simd", (2,), (3, 0))]
+    one = DEVICE.with_values(pcu__outputs=1)
+    assert cost.pieces(ops, [1, 2, 0, 3], one) == [
+        ("simd", (1,), (2,)),
+        ("simd", (2,), (3,)),
+        ("simd", (), (1,)),
+        ("simd", (), (0,)),
+    ]
+    assert cost.pieces(ops[:1], [1, 0], DEVICE) == [("simd", (), (1, 0))]
+    assert cost.pieces([], [0], DEVICE) == [("simd", (), (0,))]
 
 
 def test_the_cost_of_bodies_needs_no_ir() -> None:

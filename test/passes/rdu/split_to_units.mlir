@@ -92,6 +92,67 @@ rdu.config @depthwise virtual ("x" in tensor<2x4x8xf32>, "w" in tensor<4x1x3xf32
   rdu.flow @c -> @store carries tensor<1x1x6xf32> time [2 on 0 by 1] space [4 on 1 by 1] to at 0 [24, 6, 1]
 }
 
+// A constant that leaves goes with the unit that uses it, and an input that is passed on with one that takes it, as long
+// as they have ports; a unit may take nothing from outside.
+// CHECK-LABEL: rdu.config @passed
+// CHECK:       rdu.pcu @f.0 simd {
+// CHECK-NEXT:    %[[I:.*]] = tensor.iota
+// CHECK-NEXT:    %[[S:.*]] = tensor.softmax %[[I]]
+// CHECK-NEXT:    rdu.yield %[[S]], %[[I]] : tensor<4xf32>, tensor<4xf32>
+// CHECK:       rdu.pcu @f.1 simd (%[[P:.*]]: tensor<4xf32>, %[[X:.*]]: tensor<4xf32>) {
+// CHECK-NEXT:    %[[T:.*]] = tensor.softmax %[[P]]
+// CHECK-NEXT:    %[[M:.*]] = tensor.mul %[[T]], %[[X]]
+// CHECK-NEXT:    rdu.yield %[[M]], %[[X]] : tensor<4xf32>, tensor<4xf32>
+// CHECK:       rdu.flow @f.0 -> @f.1 carries tensor<4xf32>{{$}}
+// CHECK-NEXT:  rdu.flow @load_x -> @f.1:1 carries tensor<4xf32> from at 0 [1]
+// CHECK-NEXT:  rdu.flow @f.0:1 -> @store carries tensor<4xf32> to at 0 [1]
+// CHECK-NEXT:  rdu.flow @f.1 -> @store.1 carries tensor<4xf32> to at 0 [1]
+// CHECK-NEXT:  rdu.flow @f.1:1 -> @store.2 carries tensor<4xf32> to at 0 [1]
+rdu.config @passed virtual ("x" in tensor<4xf32>, "y" out tensor<4xf32>, "z" out tensor<4xf32>, "w" out tensor<4xf32>) {
+  rdu.agcu @load_x load param 0
+  rdu.pcu @f simd (%x: tensor<4xf32>) {
+    %0 = tensor.iota {shape = array<i64: 4>, dtype = "f32", axis = 0 : i64} : tensor<4xf32>
+    %1 = tensor.softmax %0 {axis = 0 : i64} : tensor<4xf32> -> tensor<4xf32>
+    %2 = tensor.softmax %1 {axis = 0 : i64} : tensor<4xf32> -> tensor<4xf32>
+    %3 = tensor.mul %2, %x : tensor<4xf32>, tensor<4xf32> -> tensor<4xf32>
+    rdu.yield %0, %3, %x : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  }
+  rdu.flow @load_x -> @f carries tensor<4xf32> from at 0 [1]
+  rdu.agcu @store store param 1
+  rdu.flow @f -> @store carries tensor<4xf32> to at 0 [1]
+  rdu.agcu @store.1 store param 2
+  rdu.flow @f:1 -> @store.1 carries tensor<4xf32> to at 0 [1]
+  rdu.agcu @store.2 store param 3
+  rdu.flow @f:2 -> @store.2 carries tensor<4xf32> to at 0 [1]
+}
+
+// Without a port left there, they have a unit of their own.
+// CHECK-LABEL: rdu.config @many
+// CHECK:       rdu.pcu @f.0 simd {
+// CHECK-NEXT:    tensor.iota
+// CHECK:         rdu.yield %{{.*}}, %{{.*}}, %{{.*}} :
+// CHECK:       rdu.pcu @f.1 simd {
+// CHECK-NEXT:    %[[I:.*]] = tensor.iota
+// CHECK-NEXT:    rdu.yield %[[I]] : tensor<4xf32>
+// CHECK-NEXT:  }
+rdu.config @many virtual ("y" out tensor<4xf32>, "z" out tensor<4xf32>, "v" out tensor<4xf32>, "w" out tensor<4xf32>) {
+  rdu.pcu @f simd {
+    %0 = tensor.iota {shape = array<i64: 4>, dtype = "f32", axis = 0 : i64} : tensor<4xf32>
+    %1 = tensor.neg %0 : tensor<4xf32> -> tensor<4xf32>
+    %2 = tensor.abs %1 : tensor<4xf32> -> tensor<4xf32>
+    %3 = tensor.neg %2 : tensor<4xf32> -> tensor<4xf32>
+    rdu.yield %0, %1, %2, %3 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  }
+  rdu.agcu @store store param 0
+  rdu.flow @f -> @store carries tensor<4xf32> to at 0 [1]
+  rdu.agcu @store.1 store param 1
+  rdu.flow @f:1 -> @store.1 carries tensor<4xf32> to at 0 [1]
+  rdu.agcu @store.2 store param 2
+  rdu.flow @f:2 -> @store.2 carries tensor<4xf32> to at 0 [1]
+  rdu.agcu @store.3 store param 3
+  rdu.flow @f:3 -> @store.3 carries tensor<4xf32> to at 0 [1]
+}
+
 // What fits stays as it is.
 // CHECK-LABEL: rdu.config @small
 // CHECK:       rdu.pcu @f simd
