@@ -100,7 +100,7 @@ def build(given: Mapping[str, Any], dtype: str = "bf16", device: str = "meta") -
     torch: Any = library_of_tensors
     transformers: Any = library_of_models
     kind = str(given["model_type"])
-    known = transformers.CONFIG_MAPPING_NAMES if hasattr(transformers, "CONFIG_MAPPING_NAMES") else {}
+    known = [str(key) for key in getattr(transformers, "CONFIG_MAPPING", {})]
     dropped = ("model_type", "architectures", "auto_map", "dtype", "quantization_config", "torch_dtype")
     options = {key: value for key, value in given.items() if key not in dropped and not key.startswith("_")}
     try:
@@ -108,7 +108,7 @@ def build(given: Mapping[str, Any], dtype: str = "bf16", device: str = "meta") -
     except ValueError as error:
         unknown = "Unrecognized model" in str(error)
         what = f"transformers {transformers.__version__} has no model type '{kind}'" if unknown else first_line(error)
-        raise CompileError("bad-config", what, fix=nearest(kind, list(known)) if unknown and known else "") from None
+        raise CompileError("bad-config", what, fix=nearest(kind, known) if unknown and known else "") from None
     except Exception as error:
         raise CompileError("bad-config", f"'{kind}' is not configured so: {first_line(error)}") from error
     mapping: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING
@@ -231,7 +231,7 @@ def _kinds(model: Any) -> tuple[str, tuple[int, ...]]:
 
     config = model.config
     count = config.num_hidden_layers
-    per_layer = {key: x for key, x in vars(config).items() if isinstance(x, list | tuple) and len(x) == count}
+    per_layer = _per_layer(config, count)
     numbers: dict[Any, int] = {}
     kinds = [
         numbers.setdefault((_shape_of(layer), *(repr(x[i]) for x in per_layer.values())), len(numbers))
@@ -240,19 +240,33 @@ def _kinds(model: Any) -> tuple[str, tuple[int, ...]]:
     return _path(model), tuple(kinds)
 
 
+def _attributes(x: Any) -> dict[str, Any]:
+    found: Any = vars(x)
+    return dict(found)
+
+
+def _per_layer(config: Any, count: int) -> dict[str, Sequence[Any]]:
+    """What a configuration says of each layer."""
+    return {key: x for key, x in _attributes(config).items() if isinstance(x, list | tuple) and _size(x) == count}
+
+
+def _size(x: Any) -> int:
+    return len(x)
+
+
 PLAIN = (bool, int, float, str, type(None))
 OWN = ("layer_idx", "layer_id", "training")
 
 
 def _shape_of(module: Any) -> Any:
     """What a module is but for the elements of its tensors and its number: classes, plain attributes, shapes."""
-    attributes = [(key, repr(x)) for key, x in sorted(vars(module).items()) if key not in OWN and _is_plain(x)]
+    attributes = [(key, repr(x)) for key, x in sorted(_attributes(module).items()) if key not in OWN and _is_plain(x)]
     tensors = [
         (key, tuple(x.shape), str(x.dtype))
         for key, x in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
     ]
     children = [(key, _shape_of(child)) for key, child in module.named_children()]
-    kind = type(module)
+    kind = module.__class__
     return f"{kind.__module__}.{kind.__qualname__}", tuple(attributes), tuple(tensors), tuple(children)
 
 
@@ -282,15 +296,14 @@ def _keep(model: Any, path: str, sample: Sequence[int]) -> None:
     layers = model.get_submodule(path)
     config = model.config
     count = config.num_hidden_layers
-    for key, x in list(vars(config).items()):
-        if isinstance(x, list | tuple) and len(x) == count and count != len(sample):  # pyright: ignore
-            setattr(config, key, type(x)(x[i] for i in sample))  # pyright: ignore
+    for key, x in _per_layer(config, count).items() if count != len(sample) else ():
+        setattr(config, key, [x[i] for i in sample])
     config.num_hidden_layers = len(sample)
     kept = torch.nn.ModuleList(layers[i] for i in sample)
     for j, layer in enumerate(kept):
         for module in layer.modules():
             for key in OWN[:2]:
-                if isinstance(vars(module).get(key), int):
+                if isinstance(_attributes(module).get(key), int):
                     setattr(module, key, j)
     setattr(model.get_submodule(parent) if parent else model, name, kept)
 

@@ -65,7 +65,7 @@ class Prefill(torch.nn.Module):
     """A prompt."""
 
     def __init__(self, model: Any) -> None:
-        super().__init__()
+        super().__init__()  # pyright: ignore
         self.model = model
         self.layers = len(layers_of(model))
 
@@ -80,7 +80,7 @@ class _Rows(torch.nn.Module):
     """The cache of a layer."""
 
     def __init__(self, rows: int, key: Any, value: Any) -> None:
-        super().__init__()
+        super().__init__()  # pyright: ignore
         for name, x in (("key", key), ("value", value)):
             self.register_buffer(name, torch.zeros((rows, *x.shape[1:]), dtype=x.dtype, device=x.device))
 
@@ -89,7 +89,7 @@ class Decode(torch.nn.Module):
     """A token more."""
 
     def __init__(self, model: Any, batch: int, context: int) -> None:
-        super().__init__()
+        super().__init__()  # pyright: ignore
         self.model = model
         self.context = context
         config = model.config
@@ -141,7 +141,7 @@ def _on_latents(model: Any) -> None:
     for one in found:
         one.expand_kv = _as_they_are
     if found:
-        ALL_ATTENTION_FUNCTIONS.register(LATENT, _latent_attention)
+        ALL_ATTENTION_FUNCTIONS.register(LATENT, _latent_attention)  # pyright: ignore
         model.config._attn_implementation = LATENT
 
 
