@@ -14,7 +14,7 @@ from headrace.dialects.dataflow.ops import LoadOp, SectionOp, StageOp, StoreOp, 
 from headrace.dialects.machine.attributes import device_of
 from headrace.dialects.machine.cost import launch_mode, launch_seconds, memory_bytes_per_cycle
 from headrace.dialects.support import dtypes
-from headrace.dialects.support.journal import Candidate, count, decide
+from headrace.dialects.support.journal import Candidate, count, decide, may
 from headrace.dialects.tensor.base import tt
 from headrace.dialects.tensor.storage import WeightOp
 from headrace.passes.analysis.bodies import Body
@@ -48,6 +48,8 @@ class ChooseRunsPass(Pass):
     def run(self, ctx: Context, module: ModuleOp) -> bool:
         refuse_states(module)
         runs = self.runs or _chosen(module)
+        if not may("choose-runs", module):
+            return False
         count("runs", runs)
         module.attributes[RUNS] = IntegerAttr(runs, i64)
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -108,8 +108,8 @@ class _Cutter:
         by: str,
         rules: FusionRules,
         repeated: float,
-        runs: int,
-        same: set[SSAValue],
+        runs: int = 1,
+        same: Collection[SSAValue] = (),
     ) -> None:
         self.by = by
         self.runs = runs
@@ -131,7 +131,7 @@ class _Cutter:
         self.place = phases(self.processes, device, self.memories)
         buffers = [op for op in self.ops if isinstance(op, BufferOp)]
         self.need = {op: self._units(op, runs) for op in buffers}
-        self.kept = kept(buffers, same, device) if runs > 1 else {}
+        self.kept = kept(buffers, set(same), device) if runs > 1 else {}
         """Memory units of buffers that may hold all of their weights, from run to run."""
         ways: dict[Operation, tuple[tuple[int, float], ...]] = {
             op: tuple((units, cycles) for _, units, cycles in options(op, self.memories, most))

@@ -53,16 +53,16 @@ class StreamRunsPass(Pass):
                 mine = {i for i, (name, _) in enumerate(launch.places) if name in same}
                 config = launch.config.string_value()
                 fixed[config] = fixed.get(config, mine) & mine
-            for config in [op for op in ops if isinstance(op, ConfigOp)]:
-                _keep(config, fixed.get(config.sym_name.data, set()))
             if may("stream-runs", program):
+                changed = True
                 for op in program.regions_:
                     if op.sym_name.data not in same:
                         op.runs = integer(runs)
                 for launch in program.launches:
                     launch.runs = integer(runs)
                 count("launches", len(program.launches))
-                changed = True
+                for config in [op for op in ops if isinstance(op, ConfigOp)]:
+                    _keep(config, fixed.get(config.sym_name.data, set()))
         return changed
 
 
