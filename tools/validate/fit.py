@@ -5,7 +5,7 @@
 
 Prints, for each value that is tried, the prediction of each of its rows and whether it is as near as the row asks, and
 then which value is best: that of the smallest miss (the sum of what FIT rows are off by, as a logarithm, and of what
-RANGE rows lie outside of their range), and of those that miss as little, the nearest to the one in the device file.
+RANGE rows lie outside of their range): the one in the device file if none misses less, else the middle of those.
 Programs are compiled once, with the values of the device file; with --anew for each value. Nothing is written. Rows
 that are held out are refused.
 """
@@ -24,13 +24,13 @@ from headrace.tools.validate.predictions import FUNCTIONS, Study
 from headrace.tools.validate.rows import Row, row_of
 
 DEVICE = "sn40l"
-TRIED: dict[str, tuple[float, ...]] = {
-    "launch.software": (10e-6, 15e-6, 18e-6, 20e-6, 22e-6, 25e-6, 30e-6, 40e-6),
-    "launch.hardware": (2e-6, 3e-6, 5e-6, 8e-6),
-    "launch.reconfigure": (1e-6, 2e-6, 2.5e-6),
-    "sockets.latency": (0.0, 0.2e-6, 0.4e-6, 0.8e-6, 1.6e-6),
+TRIED: dict[str, tuple[tuple[str, ...], tuple[float, ...]]] = {
+    "launch.software": (FREE["launch.software"], (10e-6, 15e-6, 18e-6, 20e-6, 22e-6, 25e-6, 30e-6, 40e-6)),
+    "launch.hardware": (FREE["launch.hardware"], (2e-6, 3e-6, 5e-6, 8e-6)),
+    "launch.reconfigure": (("19",), (1e-6, 2e-6, 2.5e-6)),
+    "sockets.latency": (("10",), (0.0, 0.2e-6, 0.4e-6, 0.8e-6, 1.6e-6)),
 }
-"""Values that are tried for a constant."""
+"""Constant → rows that could say something about it, and the values that are tried."""
 SAME = 1e-3
 """Misses that differ by less are alike."""
 
@@ -62,9 +62,10 @@ def fitted(path: str, values: Sequence[float], rows: Sequence[Row], retimed: boo
 
 
 def best(trials: Sequence[Trial], now: float) -> Trial:
-    """The trial that misses least; of those that miss alike, the nearest to the value now."""
+    """The trial that misses least: that of the value now if it is among them, else the one in the middle."""
     least = min(x.miss for x in trials)
-    return min((x for x in trials if x.miss <= least + SAME), key=lambda x: abs(x.value - now))
+    alike = sorted((x for x in trials if x.miss <= least + SAME), key=lambda x: x.value)
+    return next((x for x in alike if x.value == now), alike[len(alike) // 2])
 
 
 def _cell(row: Row, trial: Trial) -> str:
@@ -82,8 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     told: dict[str, object] = {}
     for path in options.only or TRIED:
         now = value_of(DEVICE, path)
-        rows = [row_of(name) for name in FREE[path]]
-        values = sorted({*TRIED[path], now})
+        names, tried = TRIED[path]
+        rows = [row_of(name) for name in names]
+        values = sorted({*tried, now})
         trials: list[Trial] = []
         if not options.json:
             print(f"{DEVICE} {path}, now {now:g}", flush=True)

@@ -173,7 +173,7 @@ def test_constants_are_fitted_to_what_lies_in_a_range() -> None:
         next(fit.fitted("launch.software", [1e-5], [row_of("5")]))
     trials = [fit.Trial(1.0, {"6": 6.0}), fit.Trial(2.0, {"6": 2.9}), fit.Trial(3.0, {"6": 1.6})]
     assert [x.miss for x in trials] == pytest.approx([math.log(2), 0, 0])
-    assert fit.best(trials, now=4.0).value == 3.0 and fit.best(trials, now=0.0).value == 2.0
+    assert fit.best(trials, now=2.0).value == 2.0 and fit.best(trials, now=1.0).value == 3.0
 
 
 def test_programs_are_timed_with_other_constants_without_compiling_anew() -> None:
