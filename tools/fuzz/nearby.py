@@ -25,8 +25,6 @@ HALVES = ("f16", "bf16")
 """Types that composites round to once, at their end."""
 MARGIN = 4
 """How many times closer than the tolerance the values of a program stay to their neighbours."""
-CHOICES = 4
-"""Neighbours that an index or truth value is tried on when f32 is rounded to another type."""
 MOST = 1000.0
 """Largest magnitude of a tame float."""
 
@@ -49,6 +47,10 @@ _SUMS = frozenset((
     "layer_norm", "rms_norm", "batch_norm", "group_norm", "attention",
 ))  # fmt: skip
 """Ops that round inside; a sum in another order is the sum of slightly other operands."""
+_STEPS = frozenset(("floor", "ceil", "round", "sign", "mod", "atan2"))
+"""Ops that jump, besides those whose results are integers or truth values."""
+_COMPARED = frozenset(("argmax", "argmin", "sort"))
+"""Ops that compare elements of an operand with each other."""
 _MOVES_ELEMENTS = frozenset(("scatter_elements", "scatter_nd"))
 
 
@@ -110,23 +112,47 @@ class Nearby:
                 others = tuple(self._flipped(x) for x in others)
             for array, other in zip(found, others, strict=True):
                 self._check_near(array, other)
-            if (
-                self._rounds
-                and not all(from_numpy(x.dtype) in TOLERANCE for x in found)
-                and any(x.near is not x.array for x in operands)
-            ):
-                self._check_choices(name, attrs, operands, found)
+            if short in _STEPS or not all(from_numpy(x.dtype) in TOLERANCE for x in found):
+                self._check_jumps(name, attrs, operands, found)
         return [Value(array, other) for array, other in zip(found, others, strict=True)]
 
-    def _check_choices(
+    def _check_jumps(
         self, name: str, attrs: Mapping[str, Any], operands: Sequence[Value], found: Sequence[Array]
     ) -> None:
-        """Floats that are rounded a lot meet more often than one neighbour shows, and an index or a truth value is then
-        another one."""
-        for _ in range(CHOICES):
-            others = meaning.evaluate(name, attrs, *(self._moved(x.near) for x in operands))
-            for array, other in zip(found, others, strict=True):
-                self._check_near(array, other)
+        """A value at a jump is as likely to be moved off as over it, so what jumps is tried on the ends of what its
+        operands may be: one of them low and the others high, and the other way round, and with any two elements apart
+        that an op compares."""
+        ends = [self._ends(x) for x in operands]
+        if all(low is high for low, high in ends):
+            return
+        size = max(low.size for low, _ in ends)
+        ways = [[np.full(size, n == m) for n in range(len(ends))] for m in range(len(ends))]
+        if name.removeprefix("tensor.") in _COMPARED:
+            ways += [[np.arange(size) >> bit & 1 != 0] * len(ends) for bit in range(size.bit_length())]
+        for way in ways:
+            for flip in (False, True):
+                picks = [
+                    np.where(pick[: low.size].reshape(low.shape) != flip, high, low)
+                    for pick, (low, high) in zip(way, ends, strict=True)
+                ]
+                for array, other in zip(found, meaning.evaluate(name, attrs, *picks), strict=True):
+                    self._check_near(array, other)
+
+    def _ends(self, value: Value) -> tuple[Array, Array]:
+        """The least and the largest that a value's elements may be; the array itself, twice, when it is exact. Errors
+        are those of an element and some of the largest one's, as where a sum cancels or an exponential underflows."""
+        array, near = value
+        rounding = self._rounding.get(from_numpy(array.dtype))
+        if rounding is None or near is array:
+            return array, array
+        a, b = np.asarray(array, np.float64), np.asarray(near, np.float64)
+        moved = np.isfinite(a) & np.isfinite(b) & (a != b)
+        if not moved.any():
+            return array, array
+        margin = rounding * np.where(moved, np.abs(a), 0).max()
+        low = np.where(moved, np.minimum(a, b) - margin, a).astype(array.dtype)
+        high = np.where(moved, np.maximum(a, b) + margin, a).astype(array.dtype)
+        return self._rounded(low), self._rounded(high)
 
     def _rounded(self, array: Array) -> Array:
         """An array as it is lowered; itself when it is not f32 or nothing is lowered."""
@@ -135,13 +161,13 @@ class Nearby:
         return np.asarray(array.astype(to_numpy(self._rounds)), array.dtype)
 
     def _moved(self, array: Array) -> Array:
-        """A neighbour of an array: each element some roundings away."""
+        """A neighbour of an array: each element some roundings away, and none where it was."""
         rounding = self._rounding.get(from_numpy(array.dtype))
         if rounding is None:
             return array
         shape: tuple[int, ...] = array.shape
-        factor = self._rng.uniform(1 - rounding, 1 + rounding, shape)
-        return self._rounded(np.asarray(np.multiply(array, factor, dtype=np.float64)).astype(array.dtype))
+        by = self._rng.uniform(rounding / 2, rounding, shape) * self._rng.choice([-1, 1], shape)
+        return self._rounded(np.asarray(np.multiply(array, 1 + by, dtype=np.float64)).astype(array.dtype))
 
     def _flipped(self, array: Array) -> Array:
         """The array with some of its zeros as the other zero; itself when it has none."""
