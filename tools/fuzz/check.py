@@ -51,6 +51,10 @@ class _Weights:
     def array(self, key: str) -> Array:
         return evaluate_recipe(self.module, key, self.store)
 
+    def variants(self, key: str, sockets: int) -> tuple[int, ...]:
+        """None: random programs are for one socket."""
+        return ()
+
 
 @dataclass(frozen=True)
 class _Reference:
