@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module as library
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from headrace.dialects.support.diagnostics import Collector, CompileError, nearest
 from headrace.dialects.support.weights import WeightStore
@@ -241,8 +241,7 @@ def _kinds(model: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def _attributes(x: Any) -> dict[str, Any]:
-    found: Any = vars(x)
-    return dict(found)
+    return cast("dict[str, Any]", x.__dict__)
 
 
 def _per_layer(config: Any, count: int) -> dict[str, Sequence[Any]]:

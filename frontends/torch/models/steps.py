@@ -15,6 +15,8 @@ to all rows of the cache; the sums are the same ones in another order.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch as library
@@ -97,7 +99,7 @@ class Decode(torch.nn.Module):
         self.window = window_of(config, context)
         device = next(model.parameters()).device
         asked = Cache(layers=[_Layer() for _ in self.types])  # pyright: ignore
-        with torch.no_grad():
+        with torch.no_grad(), _any_type(config):
             token = torch.zeros((batch, 1), dtype=torch.int32, device=device)
             model(input_ids=token, cache=asked, use_cache=True, logits_to_keep=1)
         rows = (self.window if kind == SLIDING else context for kind in self.types)
@@ -130,6 +132,17 @@ class Decode(torch.nn.Module):
         dtype = self.past[0].key.dtype
         least = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=position.device)
         return torch.where(seen, torch.zeros((), dtype=dtype, device=position.device), least)
+
+
+@contextmanager
+def _any_type(config: Any) -> Generator[None]:
+    """Where experts are called, not exported: products by group take no f32 on the meta device."""
+    before = getattr(config, "_experts_implementation", None)
+    config._experts_implementation = "batched_mm"
+    try:
+        yield
+    finally:
+        config._experts_implementation = before
 
 
 LATENT = "headrace-latent"

@@ -166,6 +166,11 @@ def test_a_layer_that_differs_is_refused() -> None:
     assert "differs" in str(caught.value) and "distinct=False" in str(caught.value)
 
 
+def test_experts_in_f32() -> None:
+    found = import_model({"model_type": "minimax_m2", **SIZES, **FAMILIES["minimax_m2"]}, context=ROWS, dtype="f32")
+    assert {found.store[key].dtype for key in found.store} == {"f32"}
+
+
 def test_names_are_known() -> None:
     assert {*PARAMETERS, "deepseek-r1", "llama-3.3-70b", "minimax-m2.7"} <= set(NAMES)
 
