@@ -8,7 +8,7 @@ whole tensors, as a program of one socket does. Sockets are threads of this proc
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -174,12 +174,17 @@ class MeshExecutable(Executable):
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run once on all sockets; takes and gives whole tensors."""
         arrays = self._checked(inputs)
+        return self._joined(self._each(lambda index: self.sockets[index](self._given(arrays, index))))
 
-        def run(index: int) -> dict[str, Array]:
-            own = self._own([p.name for p in self.program.inputs], arrays, index)
-            return self.sockets[index]({name: np.asarray(array, order="C") for name, array in own.items()})
+    def _given(self, arrays: Mapping[str, Array], socket: int) -> dict[str, Array]:
+        """What a socket is given of what a call gives."""
+        own = self._own([p.name for p in self.program.inputs], arrays, socket)
+        return {name: np.asarray(array, order="C") for name, array in own.items()}
 
-        return self._joined(self._each(run))
+    def _together(self, batch: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+        """Run tile by tile for several inputs at a time."""
+        found = self._each(lambda i: list(self.sockets[i].stream([self._given(one, i) for one in batch])))
+        return [self._joined({i: outputs[run] for i, outputs in found.items()}) for run in range(len(batch))]
 
     def _joined(self, found: Mapping[int, Mapping[str, Array]]) -> dict[str, Array]:
         """Whole tensors of what the sockets hold."""

@@ -106,6 +106,31 @@ def test_loaded_it_gives_the_same_bits(artifact: Path, exe: Any, literal: bool) 
     np.testing.assert_array_equal(load(artifact, literal=literal)({"x": X})["y"], exe({"x": X})["y"])
 
 
+LAYERS = """
+func.func @main(%x: tensor<6x16xf32> {tensor.name = "x"}) -> tensor<6x8xf32> attributes {tensor.result_names = ["y"]} {
+  %w = tensor.weight "w" : tensor<16x8xf32>
+  %v = tensor.weight "v" : tensor<8x8xf32>
+  %0 = tensor.matmul %x, %w : tensor<6x16xf32>, tensor<16x8xf32> -> tensor<6x8xf32>
+  %1 = tensor.tanh %0 : tensor<6x8xf32> -> tensor<6x8xf32>
+  %2 = tensor.matmul %1, %v : tensor<6x8xf32>, tensor<8x8xf32> -> tensor<6x8xf32>
+  func.return %2 : tensor<6x8xf32>
+}
+"""
+
+
+def test_runs_follow_each_other_on_all_sockets(tmp_path: Path) -> None:
+    (tmp_path / "m.mlir").write_text(LAYERS)
+    store = from_arrays({"w": W, "v": V})
+    made = headrace.compile(tmp_path / "m.mlir", weights=store, mesh={"tp": 2}, opt="throughput", runs=3)
+    made.save(tmp_path / "m.sn")
+    inputs = [X[i : i + 6] for i in range(5)]
+    for exe in (made, load(tmp_path / "m.sn", literal=True)):
+        found = list(exe.stream({"x": x} for x in inputs))
+        assert len(found) == 5
+        for x, out in zip(inputs, found, strict=True):
+            np.testing.assert_allclose(out["y"], np.tanh(x @ W) @ V, rtol=1e-5, atol=1e-5)
+
+
 def test_blocks_that_do_not_fit_are_refused(artifact: Path, tmp_path: Path) -> None:
     raw = artifact.read_bytes()
     assert raw.count(b"[0,1,0,1]") == 2
