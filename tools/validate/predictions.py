@@ -112,7 +112,7 @@ def _ddr(device: Device) -> float:
 
 def fusion_gain(study: Study, mode: Any, config: Model = "llama-2-7b", sockets: int = 8, length: int = 4096) -> Answer:
     """Every op a section, over sections cut where the time is least; the host launches both."""
-    system, sizes = study.system("sn40l", sockets), {"context": length, "tokens": length}
+    system, sizes = study.system("sn40l", sockets), _length(length)
     apart = predict(config, system, mode, **sizes, compiler_mode="O0", launch="host")
     fused = predict(config, system, mode, **sizes, launch="host")
     return Answer(apart.seconds / fused.seconds, f"{_us(apart)} over {_us(fused)}", (apart, fused))
@@ -120,7 +120,7 @@ def fusion_gain(study: Study, mode: Any, config: Model = "llama-2-7b", sockets: 
 
 def launch_gain(study: Study, mode: Any, config: Model = "llama-2-7b", sockets: int = 8, length: int = 4096) -> Answer:
     """Sections launched by the host, over launched by the chip."""
-    system, sizes = study.system("sn40l", sockets), {"context": length, "tokens": length}
+    system, sizes = study.system("sn40l", sockets), _length(length)
     host = predict(config, system, mode, **sizes, launch="host")
     chip = predict(config, system, mode, **sizes)
     note = f"{host.launches} launches by the host, {chip.host_launches} with {chip.runs - 1} by the chip"
@@ -207,6 +207,10 @@ def inner_product(study: Study, elements: int = 1 << 24, rate: float = 37.5e9) -
     """The time of an FPGA that reads at a rate, over ours."""
     timing = programs.inner_product(study.device("plasticine"), elements)
     return Answer(8 * elements / rate / timing.seconds, _timing_bounds(timing))
+
+
+def _length(tokens: int) -> dict[str, Any]:
+    return {"context": tokens, "tokens": tokens}
 
 
 def _us(step: Prediction) -> str:

@@ -80,7 +80,7 @@ class Report:
 
     def markdown(self) -> str:
         """A page of tables."""
-        parts = [_HEAD]
+        parts = [_head(self.kinds)]
         for kind in self.kinds:
             found = self.of(kind)
             if found:
@@ -152,12 +152,19 @@ _INTRODUCTION = (
     "by themselves: identities test that inputs and units are right, fitted rows cannot count as a pass, of ranges "
     "only the ends are known, and held-out rows had no part in setting a number."
 )
-_HEAD = f"""# Predictions against published results
+
+
+def _head(kinds: Sequence[Kind]) -> str:
+    """The head of the page, with the command that makes it."""
+    command = COMMAND + (f" --kinds {','.join(kinds)}" if tuple(kinds) != tuple(KINDS) else "")
+    return f"""# Predictions against published results
 
 {_INTRODUCTION}
 
-Made by `{COMMAND} --write`; `{COMMAND} --html` makes a page with plots. Errors are (predicted - published) / published;
-those of ranges are against the nearer end, and 0 inside."""
+Made by `{command} --write FILE.md`; `--html FILE.html` makes a page with plots. Errors are (predicted - published) /
+published; those of ranges are against the nearer end, and 0 inside."""
+
+
 _CONSTANTS = (
     "Numbers of device files that are not published. Those with rows were set by these rows alone, by "
     "`python -m headrace.tools.validate.fit`; the others are inferred from other facts, which the file gives."
