@@ -152,6 +152,8 @@ def command(
 
     begin = time.perf_counter()
     step = common.step_of(model, watching)
+    if step is not None and weights_precision:
+        step["calls"] = False  # what is stored narrow is seen where a product reads it
     named = step is not None or is_class(model)
     if not named:
         common.check_model(model, (".onnx", ".pt2", ".mlir"))

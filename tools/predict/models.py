@@ -15,4 +15,6 @@ def step_of(
     """A step of a model by its name or configuration, shapes only; `CompileError` for what is not known."""
     from headrace.frontends.torch.models import import_model
 
-    return import_model(config, mode, batch=batch, tokens=tokens, context=context, dtype=dtype).module
+    return import_model(
+        config, mode, batch=batch, tokens=tokens, context=context, dtype=dtype, calls=dtype != "f32"
+    ).module

@@ -56,6 +56,7 @@ def import_model(
     context: int = 8192,
     dtype: str = "bf16",
     distinct: bool = True,
+    calls: bool = True,
 ) -> ModelImport:
     """The program of a step of a language model, shapes only.
 
@@ -70,7 +71,8 @@ def import_model(
     check_options(mode, batch, tokens, context, dtype)
     name, given = configuration(model)
     made = build(given, dtype)
-    return import_built(made, name, mode, batch=batch, tokens=tokens, context=context, distinct=distinct)
+    sizes = {"batch": batch, "tokens": tokens, "context": context}
+    return import_built(made, name, mode, **sizes, distinct=distinct, calls=calls)
 
 
 def check_options(mode: str, batch: int, tokens: int, context: int, dtype: str) -> None:
@@ -143,6 +145,7 @@ def import_built(
     tokens: int = 1024,
     context: int = 8192,
     distinct: bool = True,
+    calls: bool = True,
 ) -> ModelImport:
     """The program of a step of a model that is built, on the meta device or with weights; the model is used up."""
     import torch as library_of_tensors
@@ -195,7 +198,7 @@ def import_built(
     rest = iter([("logits", None), *(kept if mode == "prefill" else [])])
     outputs: list[Role] = [by_name[one.name] if one.name in by_name else next(rest) for one in found.outputs]
     store = _store(held)
-    whole = repeat(found, layers, inputs, outputs, states, store, f"{name}-{mode}", PREFIX)
+    whole = repeat(found, layers, inputs, outputs, states, store, f"{name}-{mode}", PREFIX, calls)
     return ModelImport(
         whole.module,
         whole.store,

@@ -61,11 +61,12 @@ def repeat(
     store: WeightStore,
     name: str,
     prefix: str = "",
+    calls: bool = True,
 ) -> ImportResult:
     """The program of the whole model. `inputs` and `outputs` say what ports of the given program are; those of layer i
     are called `NAME.i.PART` for a role NAME.PART. `states` pairs roles of inputs with roles of outputs. Keys and
-    locations lose `prefix`; `store` has the weights of the whole model."""
-    return _Repeater(found, layers, inputs, outputs, states, store, name, prefix).run()
+    locations lose `prefix`; `store` has the weights of the whole model. Without `calls`, layers are written out."""
+    return _Repeater(found, layers, inputs, outputs, states, store, name, prefix, calls).run()
 
 
 def port(role: Role, layer: int | None) -> str:
@@ -106,11 +107,12 @@ class _Repeater:
         store: WeightStore,
         name: str,
         prefix: str,
+        calls: bool,
     ) -> None:
         self.found, self.layers, self.states = found, layers, states
         self.inputs, self.outputs = inputs, outputs
         self.given, self.store = found.store, store
-        self.name, self.prefix = name, prefix
+        self.name, self.prefix, self.calls = name, prefix, calls
         self.main = next(op for op in found.module.body.block.ops if isinstance(op, FuncOp))
         self.old = self.main.body.block
         self.block = Block()
@@ -327,7 +329,7 @@ class _Repeater:
     def _layer_of_kind(self, i: int, kind: int, j: int, carried: SSAValue | None) -> dict[str, SSAValue]:
         """Layer i of the whole model, made as layer j of the program; its results by use."""
         body = self.bodies[j]
-        if self.layers.kinds.count(kind) == 1:
+        if not self.calls or self.layers.kinds.count(kind) == 1:
             inside: dict[int, SSAValue] = {}
             for op in body.ops:
                 values = [inside.get(id(x)) or self._value(x, i, j, carried) for x in operands(op)]

@@ -171,6 +171,16 @@ def test_experts_in_f32() -> None:
     assert {found.store[key].dtype for key in found.store} == {"f32"}
 
 
+def test_layers_are_written_out_when_asked() -> None:
+    found = [import_built(small("llama"), "small", "prefill", tokens=4, calls=calls) for calls in (True, False)]
+    assert [functions(one) for one in found] == [2, 1]
+    tokens = np.arange(4, dtype=np.int32)[None]
+    called, written = (run(one, tokens=tokens) for one in found)
+    assert called.keys() == written.keys()
+    for name, value in called.items():
+        np.testing.assert_array_equal(value, written[name])
+
+
 def test_names_are_known() -> None:
     assert {*PARAMETERS, "deepseek-r1", "llama-3.3-70b", "minimax-m2.7"} <= set(NAMES)
 
