@@ -14,8 +14,8 @@ from headrace.dialects.machine.collectives import (
     link_bandwidths,
     members,
     message_seconds,
-    peer_rate,
     of_tensor,
+    peer_rate,
 )
 from headrace.dialects.machine.device import Device, load_device
 from headrace.dialects.support.diagnostics import CompileError
