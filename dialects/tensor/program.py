@@ -146,8 +146,8 @@ def faults(module: ModuleOp) -> list[tuple[FuncOp, str]]:
         (functions[name], "it is called while it runs, by itself or what it calls") for name in _circles(functions)
     ]
     if (main := functions.get("main")) is not None and main.body.blocks:
-        found += [(main, message) for message in _entry_faults(main)]
-        found += [(main, message) for message in _sharding_faults(main, mesh_of(module))]
+        wrong = list(_entry_faults(main)) or list(_sharding_faults(main, mesh_of(module)))
+        found += [(main, message) for message in wrong]
     return found
 
 

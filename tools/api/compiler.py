@@ -55,6 +55,10 @@ class Weights(Protocol):
         """The weight of that key; `CompileError` when there are no bytes for it."""
         ...
 
+    def variants(self, key: str, sockets: int) -> tuple[int, ...]:
+        """For each socket the first one that has the same block of a weight; empty when all have all of it."""
+        ...
+
 
 class ModelWeights:
     """The weights of a compiled model by key: those of its store, and derived ones, evaluated once when asked for."""
