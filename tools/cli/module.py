@@ -44,6 +44,11 @@ class Model:
         return {} if self.inputs is None else {"example_inputs": self.inputs, "example_kwargs": self.kwargs}
 
 
+def of_configuration(one: click.Parameter) -> bool:
+    """Whether an option is about a step of a model that is given by its configuration: a class has none of them."""
+    return (one.name or "").startswith("step_")
+
+
 class TakesFlags(click.Command):
     """A command whose MODEL may be a class: flags that it does not know are then parameters of the constructor."""
 
@@ -64,7 +69,7 @@ class TakesFlags(click.Command):
         known = {
             name: one
             for one in self.params
-            if isinstance(one, click.Option)
+            if isinstance(one, click.Option) and not of_configuration(one)
             for name in (*one.opts, *one.secondary_opts)
         }
         own: list[str] = []
@@ -168,8 +173,9 @@ def _class(module: ModuleType, name: str, model: str) -> Any:
 
 
 def _options(ctx: click.Context) -> set[str]:
-    """The flags of the command itself."""
-    return {name for one in ctx.command.get_params(ctx) for name in (*one.opts, *one.secondary_opts)}
+    """The flags of the command itself, of which a class takes none."""
+    own = (one for one in ctx.command.get_params(ctx) if not of_configuration(one))
+    return {name for one in own for name in (*one.opts, *one.secondary_opts)}
 
 
 def _describe(ctx: click.Context, model: str, formatter: click.HelpFormatter) -> None:
