@@ -21,6 +21,7 @@ from headrace.dialects.support.access import Loop, Stream, View
 from headrace.dialects.support.diagnostics import Collector
 from headrace.dialects.tensor import shapes
 from headrace.dialects.tensor.shapes import ShapeError
+from headrace.dialects.tensor.shapes.collective import COMMUNICATING, PER_SOCKET, group_of
 from headrace.runtime import geometry
 from headrace.runtime.program import Agcu, Config, Flow, Pcu, Pmu, Port, Program, Unit, elements
 
@@ -631,6 +632,12 @@ def _check_mesh(program: Program, ports: Mapping[str, Port], found: Collector) -
         over = [axis for dim in dims for axis in dim]
         if len(set(over)) < len(over) or not program.mesh.keys() >= set(over):
             found.add(CODE, f"port '{name}' is cut over axes {over} of a mesh of {list(program.mesh)}")
+    for config in program.configs:
+        for unit in config.units:
+            for op in unit.ops if isinstance(unit, Pcu) else ():
+                if op.name in COMMUNICATING | PER_SOCKET and not _divides(op.attrs, program.sockets):
+                    found.add(CODE, f"{op.name} is over groups that do not divide {program.sockets} sockets",
+                              location=op.location)  # fmt: skip
     for name, names in program.stacks.items():
         if name not in ports or len(set(names)) != program.mesh.get("pp", 1):
             found.add(CODE, f"'{name}' stands for {list(names)} on a mesh of {dict(program.mesh)}")
@@ -670,6 +677,13 @@ def _check_runs(program: Program, found: Collector) -> None:
                     f"launch {i}: '{target.name}' keeps what '{source.name}' sends, which differs from run to run",
                     location=launch.location,
                 )
+
+
+def _divides(attrs: Mapping[str, Any], sockets: int) -> bool:
+    try:
+        return group_of(attrs).divides(sockets)
+    except (ShapeError, KeyError, TypeError):  # its shape rule says what is wrong
+        return True
 
 
 def _check_loops(program: Program, found: Collector) -> None:

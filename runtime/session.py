@@ -372,7 +372,11 @@ def load(
     """The executable of a saved artifact. `verify` is that of `open_artifact`; `literal` runs tile by tile. A program
     of several sockets runs all of them in this process; with `ranks` "gloo" one of them, as this process's rank in
     torch.distributed says."""
-    artifact = open_artifact(path, verify)
+    return executable_of(open_artifact(path, verify), literal=literal, ranks=ranks)
+
+
+def executable_of(artifact: Artifact, *, literal: bool = False, ranks: str = "") -> Executable:
+    """The executable of an open artifact; see `load`."""
     if ranks not in ("", "gloo"):
         raise CompileError("bad-option", f"there are no ranks '{ranks}'", fix=nearest(ranks, ("gloo",)))
     if artifact.program.sockets > 1:

@@ -365,10 +365,9 @@ def open_file(path: str) -> Artifact:
 
 def open_executable(path: str, literal: bool = False) -> Executable:
     """The executable of an artifact; `CompileError` when it cannot be loaded."""
-    from headrace.runtime.session import Executable
+    from headrace.runtime.session import executable_of
 
-    artifact = open_file(path)
-    return Executable(artifact.program, artifact, literal=literal, manifest=artifact.manifest)
+    return executable_of(open_file(path), literal=literal)
 
 
 def load_arrays(path: str | Path, flag: str = "--inputs") -> dict[str, Array]:

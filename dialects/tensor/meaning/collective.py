@@ -81,7 +81,8 @@ class Left(Exception):
 class Meeting:
     """The transport of sockets that are threads of one process: they meet at each collective."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
+        self._count = count
         self._change = threading.Condition()
         self._given: dict[tuple[tuple[int, ...], int], dict[int, Array]] = {}
         self._turn: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -89,6 +90,13 @@ class Meeting:
 
     def exchange(self, socket: int, members: tuple[int, ...], array: Array) -> Sequence[Array]:
         """See `Transport`. What is given is copied, so that nobody waits for the others to have read it."""
+        if max(members) >= self._count:
+            raise CompileError(
+                "bad-group",
+                f"a collective is between sockets {', '.join(map(str, members))} of {self._count}",
+                why="its sizes and strides do not divide the mesh",
+                fix="give tensor.mesh the axes that collectives are over",
+            )
         turn = self._turn.get((socket, members), 0)
         key = (members, turn)
         with self._change:
@@ -111,10 +119,10 @@ class Meeting:
             self._change.notify_all()
 
 
-def on_each(count: int, run: Callable[[int], T], transport: Callable[[], Meeting] = Meeting) -> list[T]:
+def on_each(count: int, run: Callable[[int], T], transport: Callable[[int], Meeting] = Meeting) -> list[T]:
     """What `run` gives on each of `count` sockets, in one process. The first error of a socket is raised; the others
     stop at their next collective with it."""
-    meeting = transport()
+    meeting = transport(count)
     results: dict[int, T] = {}
     errors: dict[int, BaseException] = {}
 

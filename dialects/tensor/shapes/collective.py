@@ -35,6 +35,10 @@ class Group(NamedTuple):
         """How many sockets a group has."""
         return prod(self.sizes)
 
+    def divides(self, sockets: int) -> bool:
+        """Whether so many sockets fall into such groups."""
+        return all(sockets % (size * stride) == 0 for size, stride in zip(self.sizes, self.strides, strict=True))
+
     def rank(self, socket: int) -> int:
         """The place of a socket in its group."""
         found = 0

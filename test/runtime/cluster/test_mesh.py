@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command import succeeds
 
 import headrace
 from headrace.dialects.support.diagnostics import CompileError
@@ -139,6 +140,30 @@ def test_blocks_that_do_not_fit_are_refused(artifact: Path, tmp_path: Path) -> N
     with pytest.raises(CompileError) as found:
         load(broken)
     assert found.value.code == "bad-artifact"
+
+
+def test_groups_that_do_not_divide_the_mesh_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.mlir").write_text(
+        MLP.replace(
+            "sizes = array<i64: 2>, strides = array<i64: 1>}\n      : tensor<6x8xf32>",
+            "sizes = array<i64: 8>, strides = array<i64: 1>}\n      : tensor<6x8xf32>",
+        )
+    )
+    made = headrace.compile(tmp_path / "m.mlir", weights=from_arrays({"w": W, "v": V}))
+    with pytest.raises(CompileError, match=r"between sockets 0, 1, 2, 3, 4, 5, 6, 7 of 4") as found:
+        made({"x": X})
+    assert found.value.code == "bad-group"
+    made.save(tmp_path / "m.sn")
+    with pytest.raises(CompileError, match=r"tensor\.all_reduce is over groups that do not divide 4 sockets"):
+        load(tmp_path / "m.sn")
+
+
+@pytest.mark.parametrize("literal", [(), ("--literal",)])
+def test_the_command_line_runs_all_sockets(tmp_path: Path, exe: Any, artifact: Path, literal: tuple[str, ...]) -> None:
+    np.savez(tmp_path / "x.npz", x=X)
+    succeeds("run", artifact, "--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz", *literal)
+    exe.reset()
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], exe({"x": X})["y"])
 
 
 RANKS = """
