@@ -146,9 +146,29 @@ def faults(module: ModuleOp) -> list[tuple[FuncOp, str]]:
         (functions[name], "it is called while it runs, by itself or what it calls") for name in _circles(functions)
     ]
     if (main := functions.get("main")) is not None and main.body.blocks:
-        wrong = list(_entry_faults(main)) or list(_sharding_faults(main, mesh_of(module)))
+        wrong = list(_entry_faults(main)) or list(_mesh_faults(module, main))
+        wrong = wrong or list(_sharding_faults(main, mesh_of(module)))
         found += [(main, message) for message in wrong]
     return found
+
+
+def _mesh_faults(module: ModuleOp, func: FuncOp) -> Iterator[str]:
+    """A mesh, shardings or stacks that are written in another way, which nobody would read."""
+    if (mesh := module.attributes.get(MESH)) is not None:
+        sizes = mesh_of(module)
+        whole = isinstance(mesh, DictionaryAttr) and len(sizes) == len(mesh.data)
+        if not whole or not sizes or any(size < 1 for size in sizes.values()):
+            yield f"{MESH} is a dictionary of axes and their sizes, at least 1, found {mesh}"
+    for name, inner in ((SHARDINGS, True), (STACKS, False)):
+        found = func.attributes.get(name)
+        if found is None:
+            continue
+        items = [_items(x) for x in found.data.values()] if isinstance(found, DictionaryAttr) else [None]
+        lists = [_items(y) for x in items for y in x or ()] if inner else items
+        names = [y for x in lists for y in x or ()]
+        if None in items or None in lists or not all(isinstance(x, StringAttr) for x in names):
+            what = "for each dim the axes that it is cut over" if inner else "the ports it is by stage"
+            yield f"{name} is a dictionary of ports, and of each {what}, found {found}"
 
 
 def _sharding_faults(func: FuncOp, mesh: Mapping[str, int]) -> Iterator[str]:

@@ -166,6 +166,13 @@ def test_the_command_line_runs_all_sockets(tmp_path: Path, exe: Any, artifact: P
     np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], exe({"x": X})["y"])
 
 
+@pytest.mark.parametrize("mesh", ["{dp = 2 : i64, tp = 0 : i64}", '{dp = 2 : i64, tp = "2"}', "{}", '"tp"'])
+def test_a_mesh_that_is_none_is_refused(tmp_path: Path, mesh: str) -> None:
+    (tmp_path / "m.mlir").write_text(MLP.replace("{dp = 2 : i64, tp = 2 : i64}", mesh))
+    with pytest.raises(CompileError, match="is a dictionary of axes and their sizes"):
+        headrace.compile(tmp_path / "m.mlir", shape_only=True)
+
+
 RANKS = """
 import sys, numpy as np, torch.distributed as dist
 from headrace.runtime.session import load
@@ -214,6 +221,8 @@ def test_ranks_without_processes_are_refused(artifact: Path) -> None:
         ('{x = [["ep"], []]}', "names axis 'ep'; the mesh has dp, tp"),
         ('{x = [["tp"], ["tp"]]}', "names axis 'tp' 2 times"),
         ('{past = [["tp"], []]}', "are cut in different ways"),
+        ('{x = ["tp", "dp"]}', "is a dictionary of ports"),
+        ("3 : i64", "is a dictionary of ports"),
     ],
 )
 def test_shardings_that_fit_no_port_are_refused(tmp_path: Path, cut: str, says: str) -> None:
